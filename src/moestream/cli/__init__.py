@@ -1,0 +1,14 @@
+"""The command line, ``moestream VERB``: one file per verb, no logic beyond parse, call, print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    from moestream.cli.app import main as run_app
+
+    return run_app(arguments)

@@ -1,0 +1,55 @@
+"""The command tree, and :func:`main` around it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import moestream
+from moestream.cli import archs, chat, inspect, plan, pull, run
+from moestream.cli.failure import EXIT_OK, fail
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="moestream",
+    help="Run Mixture-of-Experts models that are bigger than memory, from the GGUF on disk.",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"moestream {moestream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+for _function in (run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, archs.archs):
+    app.command()(_function)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code and never raises an ordinary exception."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        result = app(words, prog_name="moestream", standalone_mode=False)
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            raise  # shell completion leaves this way
+        return fail(error)
+    return result if isinstance(result, int) else EXIT_OK

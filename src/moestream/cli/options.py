@@ -1,0 +1,422 @@
+"""Every option that more than one verb takes: one table, each with help and environment variable.
+
+Defaults come from :mod:`moestream.config`, which also checks the values; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from moestream.config import EMBEDDED_MODEL, EngineConfig, SamplingConfig, StreamingConfig
+
+__all__ = [
+    "EngineOptions",
+    "JsonOption",
+    "LimitOptions",
+    "ModelArgument",
+    "SamplingOptions",
+    "ShapeOptions",
+    "TemplateOptions",
+    "argument",
+    "option",
+]
+
+ENV_PREFIX = "MOESTREAM_"
+
+MODEL_PANEL = "Model"
+STREAM_PANEL = "Expert streaming"
+LOSSY_PANEL = "Lossy switches (off by default)"
+COMPUTE_PANEL = "Compute"
+SAMPLING_PANEL = "Sampling"
+OUTPUT_PANEL = "Output"
+
+_STREAMING = StreamingConfig()
+_SAMPLING = SamplingConfig()
+
+_AUTO = "auto"
+
+
+def _variable(declarations: tuple[str, ...]) -> str:
+    """``--cache-mb`` -> ``MOESTREAM_CACHE_MB`` (of a pair ``--x/--no-x`` the first)."""
+    long = next(name for name in declarations if name.startswith("--"))
+    return ENV_PREFIX + long.split("/")[0].removeprefix("--").replace("-", "_").upper()
+
+
+def option(*declarations: str, help: str, panel: str = "Options", **more: Any) -> Any:
+    """An option with help text and the environment variable that its long name implies."""
+    return typer.Option(
+        *declarations,
+        help=help,
+        envvar=_variable(declarations),
+        show_envvar=True,
+        rich_help_panel=panel,
+        **more,
+    )
+
+
+def argument(name: str, *, help: str, **more: Any) -> Any:
+    """A positional argument with help text (arguments take no environment variable)."""
+    return typer.Argument(metavar=name, help=help, show_default=False, **more)
+
+
+def _number_or_auto(what: str, least: int) -> Callable[[str | None], str | None]:
+    def check(value: str | None) -> str | None:
+        if value is None or value.lower() == _AUTO:
+            return value if value is None else _AUTO
+        if not value.isascii() or not value.isdigit() or int(value) < least:
+            raise typer.BadParameter(f"{value!r} is neither 'auto' nor {what} of {least} or more")
+        return value
+
+    return check
+
+
+def _complete_model(incomplete: str) -> list[str]:
+    from moestream.models.pull import cached_references
+
+    names = [EMBEDDED_MODEL, *cached_references()]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+ModelOption = Annotated[
+    str,
+    option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help=f"GGUF file (first shard of a split one), {EMBEDDED_MODEL} (built in), or a pulled "
+        "REPO[:QUANT].",
+        panel=MODEL_PANEL,
+        autocompletion=_complete_model,
+    ),
+]
+
+ModelArgument = Annotated[
+    str,
+    argument(
+        "MODEL",
+        help=f"GGUF file (first shard of a split one), {EMBEDDED_MODEL}, or a pulled REPO[:QUANT].",
+        autocompletion=_complete_model,
+    ),
+]
+
+JsonOption = Annotated[
+    bool,
+    option("--json", help="Print one JSON object instead of text.", panel=OUTPUT_PANEL),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeOptions:
+    """What decides how much memory and time a model takes."""
+
+    threads: Annotated[
+        str,
+        option(
+            "--threads",
+            "-t",
+            metavar="N|auto",
+            help="Compute threads; auto measures at load and takes the fastest.",
+            panel=COMPUTE_PANEL,
+            callback=_number_or_auto("a number", 1),
+        ),
+    ] = _AUTO
+    n_ctx: Annotated[
+        int | None,
+        option(
+            "--ctx",
+            "-c",
+            metavar="N",
+            help="Context window in tokens; by default the smaller of the model's and 4096.",
+            panel=COMPUTE_PANEL,
+        ),
+    ] = None
+    ubatch: Annotated[
+        int | None,
+        option(
+            "--ubatch",
+            metavar="N",
+            help="Prompt tokens per step; by default as many as the expert memory holds.",
+            panel=COMPUTE_PANEL,
+        ),
+    ] = None
+    n_expert_used: Annotated[
+        int | None,
+        option(
+            "--n-expert-used",
+            metavar="K",
+            help="Experts per token and layer, instead of the model's own top-k.",
+            panel=LOSSY_PANEL,
+        ),
+    ] = None
+    cache_ceil_mb: Annotated[
+        int | None,
+        option(
+            "--cache-ceil-mb",
+            metavar="N",
+            help="Upper bound in MiB for an auto cache.",
+            panel=STREAM_PANEL,
+        ),
+    ] = _STREAMING.cache_ceil_mb
+
+    @property
+    def thread_count(self) -> int | None:
+        """The number of threads, or ``None`` for auto."""
+        return None if self.threads == _AUTO else int(self.threads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions(ShapeOptions):
+    """What :class:`moestream.EngineConfig` holds, sampling aside."""
+
+    model: ModelOption = EMBEDDED_MODEL
+    chat_template: Annotated[
+        Path | None,
+        option(
+            "--chat-template",
+            metavar="FILE",
+            help="Jinja file that replaces the model's own chat template.",
+            panel=MODEL_PANEL,
+        ),
+    ] = None
+    moe_stream: Annotated[
+        bool | None,
+        option(
+            "--moe-stream/--no-moe-stream",
+            help="Read experts from disk as they are routed, or keep all in memory. Without "
+            "either: stream whatever can be streamed.",
+            panel=STREAM_PANEL,
+            show_default=False,
+        ),
+    ] = _STREAMING.moe_stream
+    cache_mb: Annotated[
+        str,
+        option(
+            "--cache-mb",
+            metavar="N|auto",
+            help="Memory for experts in MiB: auto sizes it once from what is available, 0 keeps "
+            "nothing from one layer to the next.",
+            panel=STREAM_PANEL,
+            callback=_number_or_auto("a size in MiB", 0),
+        ),
+    ] = str(_STREAMING.cache_mb)
+    io_threads: Annotated[
+        int,
+        option("--io-threads", metavar="N", help="Parallel read lanes.", panel=STREAM_PANEL),
+    ] = _STREAMING.io_threads
+    odirect: Annotated[
+        bool,
+        option(
+            "--odirect/--no-odirect",
+            help="Read past the page cache; falls back where the filesystem refuses it.",
+            panel=STREAM_PANEL,
+        ),
+    ] = _STREAMING.o_direct
+    overlap: Annotated[
+        bool | None,
+        option(
+            "--overlap/--no-overlap",
+            help="Compute while reading. Without either: wherever the platform can.",
+            panel=STREAM_PANEL,
+            show_default=False,
+        ),
+    ] = _STREAMING.overlap
+    dense_weights: Annotated[
+        Literal["mmap", "warm", "anon"],
+        option(
+            "--dense-weights",
+            metavar="mmap|warm|anon",
+            help="Non-expert weights: left mapped, mapped and read once, or read once into "
+            "anonymous memory.",
+            panel=STREAM_PANEL,
+        ),
+    ] = _STREAMING.dense_weights
+    repack: Annotated[
+        bool,
+        option(
+            "--repack/--no-repack",
+            help="Rearrange dense weights for llama.cpp's faster kernels (needs anon).",
+            panel=STREAM_PANEL,
+        ),
+    ] = _STREAMING.repack
+    prefetch: Annotated[
+        int,
+        option(
+            "--prefetch",
+            metavar="K",
+            help="Layers to read ahead on idle lanes, by the previous token's routing.",
+            panel=STREAM_PANEL,
+        ),
+    ] = _STREAMING.prefetch
+    drop_cold_experts: Annotated[
+        float,
+        option(
+            "--drop-cold-experts",
+            metavar="F",
+            help="Lossy: skip a routed expert that is not cached and weighs less than F/top-k "
+            "(0 to 1, 0 is off).",
+            panel=LOSSY_PANEL,
+        ),
+    ] = _STREAMING.drop_cold_experts
+    drop_in_prefill: Annotated[
+        bool,
+        option(
+            "--drop-in-prefill/--no-drop-in-prefill",
+            help="Lossy: drop cold experts in the prompt as well.",
+            panel=LOSSY_PANEL,
+        ),
+    ] = _STREAMING.drop_in_prefill
+
+    def config(self, sampling: SamplingConfig | None = None) -> EngineConfig:
+        """The engine's configuration, checked; a bad value raises ``ConfigError``."""
+        from moestream.models.locate import locate_model
+
+        config = EngineConfig(
+            model=self.model,
+            n_ctx=self.n_ctx,
+            n_ubatch=self.ubatch,
+            threads=self.thread_count,
+            n_expert_used=self.n_expert_used,
+            chat_template=self.chat_template,
+            streaming=StreamingConfig(
+                moe_stream=self.moe_stream,
+                cache_mb="auto" if self.cache_mb == _AUTO else int(self.cache_mb),
+                cache_ceil_mb=self.cache_ceil_mb,
+                io_threads=self.io_threads,
+                o_direct=self.odirect,
+                overlap=self.overlap,
+                dense_weights=self.dense_weights,
+                repack=self.repack,
+                prefetch=self.prefetch,
+                drop_cold_experts=self.drop_cold_experts,
+                drop_in_prefill=self.drop_in_prefill,
+            ),
+            sampling=sampling or SamplingConfig(),
+        )
+        config.validate()
+        return replace(config, model=locate_model(self.model))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """What :class:`moestream.SamplingConfig` holds."""
+
+    temp: Annotated[
+        float,
+        option("--temp", metavar="F", help="Temperature; 0 is greedy.", panel=SAMPLING_PANEL),
+    ] = _SAMPLING.temperature
+    top_k: Annotated[
+        int,
+        option(
+            "--top-k",
+            metavar="N",
+            help="Keep the N likeliest tokens; 0 is off.",
+            panel=SAMPLING_PANEL,
+        ),
+    ] = _SAMPLING.top_k
+    top_p: Annotated[
+        float,
+        option(
+            "--top-p",
+            metavar="F",
+            help="Keep the likeliest tokens that sum to F; 1 is off.",
+            panel=SAMPLING_PANEL,
+        ),
+    ] = _SAMPLING.top_p
+    min_p: Annotated[
+        float,
+        option(
+            "--min-p",
+            metavar="F",
+            help="Drop tokens below F times the likeliest; 0 is off.",
+            panel=SAMPLING_PANEL,
+        ),
+    ] = _SAMPLING.min_p
+    repeat_penalty: Annotated[
+        float,
+        option(
+            "--repeat-penalty",
+            metavar="F",
+            help="Penalty on tokens seen lately; 1 is off.",
+            panel=SAMPLING_PANEL,
+        ),
+    ] = _SAMPLING.repeat_penalty
+    seed: Annotated[
+        int | None,
+        option(
+            "--seed",
+            metavar="N",
+            help="Seed of the sampler; by default a new one each time.",
+            panel=SAMPLING_PANEL,
+        ),
+    ] = _SAMPLING.seed
+
+    def config(self) -> SamplingConfig:
+        """The sampling configuration."""
+        return SamplingConfig(
+            temperature=self.temp,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repeat_penalty=self.repeat_penalty,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """Where an answer ends."""
+
+    max_tokens: Annotated[
+        int,
+        option(
+            "--max-tokens",
+            "-n",
+            metavar="N",
+            help="Most tokens to generate; -1 goes on until the model stops or the context is "
+            "full.",
+            panel=SAMPLING_PANEL,
+        ),
+    ] = 512
+    stop: Annotated[
+        list[str] | None,
+        option(
+            "--stop",
+            metavar="TEXT",
+            help="Stop before this text (repeat for more; the variable separates by spaces).",
+            panel=SAMPLING_PANEL,
+            show_default=False,
+        ),
+    ] = None
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens, or ``None`` for no limit."""
+        return None if self.max_tokens < 0 else self.max_tokens
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Stop strings."""
+        return tuple(self.stop or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateOptions:
+    """How a prompt reaches the model."""
+
+    system: Annotated[
+        str | None,
+        option("--system", "-s", metavar="TEXT", help="System message.", panel=MODEL_PANEL),
+    ] = None
+    enable_thinking: Annotated[
+        bool,
+        option(
+            "--enable-thinking/--no-enable-thinking",
+            help="Let a model that reasons aloud do so; passed to chat templates that know it.",
+            panel=MODEL_PANEL,
+        ),
+    ] = True

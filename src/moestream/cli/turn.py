@@ -1,0 +1,92 @@
+"""One turn on the terminal: text as it comes, or records for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from moestream.cli.console import note, status, write, write_json
+from moestream.cli.interrupt import TurnInterrupt
+from moestream.config import EngineConfig
+from moestream.engine.events import GenerationSummary, TokenEvent
+from moestream.engine.session import Session
+from moestream.telemetry.summary import load_line, summary_lines
+
+__all__ = ["Format", "Turn", "open_session", "play", "print_summary", "token_record"]
+
+Format = Literal["text", "json", "lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of a turn."""
+
+    text: str
+    summary: GenerationSummary | None
+    interrupted: bool
+
+
+@contextmanager
+def open_session(config: EngineConfig, *, quiet: bool = False) -> Iterator[Session]:
+    """A session for the time of the block; says on stderr what it loads and what it noticed."""
+    with status("loading") as tell:
+
+        def progress(fraction: float) -> None:
+            tell(f"loading {100 * fraction:.0f} %")
+
+        session = Session(config, progress=progress)
+    with session:
+        report = session.load_report
+        if not quiet:
+            note(load_line(report))
+            for text in report.notes:
+                note(f"note: {text}")
+        for text in report.warnings:
+            note(f"warning: {text}", style="yellow")
+        yield session
+
+
+def play(
+    session: Session, start: Callable[[], Iterator[TokenEvent]], form: Format = "text"
+) -> Turn:
+    """Run a turn and show it; Ctrl-C ends the turn."""
+    pieces: list[str] = []
+    with TurnInterrupt(session) as interrupt:
+        try:
+            for event in start():
+                pieces.append(event.text)
+                if form == "text" and event.text:
+                    write(event.text)
+                elif form == "lines":
+                    write_json(token_record(event), compact=True)
+        finally:
+            if form == "text" and pieces and not "".join(pieces[-1:]).endswith("\n"):
+                write("\n")
+    return Turn("".join(pieces), session.last_summary, interrupt.requested)
+
+
+def token_record(event: TokenEvent) -> dict[str, Any]:
+    """A token as a JSON line."""
+    metrics = event.metrics
+    return {
+        "type": "token",
+        "index": event.index,
+        "token_id": event.token_id,
+        "text": event.text,
+        "finish_reason": event.finish_reason,
+        "tok_s": event.tok_s,
+        "phase": metrics.phase,
+        "wall_ms": metrics.wall_ms,
+        "stall_ms": metrics.stall_ms,
+        "read_bytes": metrics.read_bytes,
+        "hit_pct": metrics.hit_pct,
+    }
+
+
+def print_summary(session: Session) -> None:
+    """The last turn's summary to stderr."""
+    if session.last_summary is not None:
+        for line in summary_lines(session.last_summary, session.load_report):
+            note(line)

@@ -1,0 +1,196 @@
+"""Settings of a session: frozen dataclasses, checked by :meth:`EngineConfig.validate`.
+
+This module is pure: it knows no llama.cpp, no files and no machine. What depends on the machine
+or the model (``auto`` sizes, thread counts) is resolved later, by the engine, and reported as
+resolved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from moestream.errors import ConfigError
+
+__all__ = ["EMBEDDED_MODEL", "DenseWeights", "EngineConfig", "SamplingConfig", "StreamingConfig"]
+
+#: Name of the model that ships inside the package.
+EMBEDDED_MODEL = "moestream-nano"
+
+DenseWeights = Literal["mmap", "warm", "anon"]
+
+_DENSE_WEIGHTS: tuple[DenseWeights, ...] = ("mmap", "warm", "anon")
+_MAX_IO_THREADS = 64
+_MAX_PREFETCH = 8
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingConfig:
+    """How the next token is chosen.
+
+    ``temperature`` 0 is greedy decoding and ignores the other fields; the default.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    seed: int | None = None
+
+    def validate(self) -> None:
+        """Raise :class:`ConfigError` if a value is out of its range."""
+        _require(
+            0.0 <= self.temperature <= 100.0,
+            f"temperature must lie in 0..100 (0 is greedy), got {self.temperature}",
+        )
+        _require(self.top_k >= 0, f"top-k must be 0 (off) or more, got {self.top_k}")
+        _require(0.0 < self.top_p <= 1.0, f"top-p must lie in (0, 1], got {self.top_p}")
+        _require(0.0 <= self.min_p < 1.0, f"min-p must lie in [0, 1), got {self.min_p}")
+        _require(
+            0.0 < self.repeat_penalty <= 10.0,
+            f"repeat penalty must lie in (0, 10] (1 is off), got {self.repeat_penalty}",
+        )
+        if self.seed is not None:
+            _require(
+                0 <= self.seed < 2**32 - 1,
+                f"seed must be an integer from 0 to {2**32 - 2}, got {self.seed}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingConfig:
+    """Where expert weights live and how they are read.
+
+    Attributes:
+        moe_stream: ``True`` streams and refuses a model that cannot be streamed, ``False`` keeps
+            everything resident, ``None`` streams whatever can be streamed.
+        cache_mb: expert cache in MiB, 0 for none, ``"auto"`` to size it from available memory.
+        cache_ceil_mb: upper bound in MiB for ``"auto"``.
+        io_threads: parallel read lanes.
+        o_direct: bypass the page cache (falls back where the filesystem refuses it).
+        overlap: compute while reading; ``None`` wherever the platform can, ``True`` refuses
+            where it cannot, ``False`` waits for the reads before computing.
+        dense_weights: ``"mmap"`` leaves the non-expert weights mapped, ``"warm"`` maps them and
+            reads them into the page cache once, ``"anon"`` reads them into anonymous memory.
+        repack: let llama.cpp rearrange dense weights for its faster kernels (``"anon"`` only).
+        prefetch: number of layers to read ahead on idle lanes, from the previous token's routing.
+        drop_cold_experts: lossy. Skip a routed expert that is a cache miss and whose routing
+            weight is below this fraction of ``1 / top-k``. 0 is off.
+        drop_in_prefill: lossy. Apply dropping to the prompt as well.
+    """
+
+    moe_stream: bool | None = None
+    cache_mb: int | Literal["auto"] = "auto"
+    cache_ceil_mb: int | None = None
+    io_threads: int = 2
+    o_direct: bool = True
+    overlap: bool | None = None
+    dense_weights: DenseWeights = "anon"
+    repack: bool = False
+    prefetch: int = 0
+    drop_cold_experts: float = 0.0
+    drop_in_prefill: bool = False
+
+    def validate(self) -> None:
+        """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
+        if self.cache_mb != "auto":
+            _require(
+                isinstance(self.cache_mb, int) and self.cache_mb >= 0,
+                f"cache must be 'auto' or a size in MiB of 0 or more, got {self.cache_mb!r}",
+            )
+        if self.cache_ceil_mb is not None:
+            _require(
+                self.cache_ceil_mb > 0,
+                f"the cache ceiling must be more than 0 MiB, got {self.cache_ceil_mb}",
+            )
+            _require(
+                self.cache_mb == "auto",
+                "a cache ceiling only applies to an 'auto' cache; "
+                f"drop it, or the fixed cache of {self.cache_mb} MiB",
+            )
+        _require(
+            1 <= self.io_threads <= _MAX_IO_THREADS,
+            f"io threads must lie in 1..{_MAX_IO_THREADS}, got {self.io_threads}",
+        )
+        _require(
+            self.dense_weights in _DENSE_WEIGHTS,
+            f"dense weights must be one of {', '.join(_DENSE_WEIGHTS)}, "
+            f"got {self.dense_weights!r}",
+        )
+        _require(
+            not (self.repack and self.dense_weights != "anon"),
+            "repacked dense weights are copies in memory: use them with dense weights 'anon', "
+            f"not {self.dense_weights!r}",
+        )
+        _require(
+            0 <= self.prefetch <= _MAX_PREFETCH,
+            f"prefetch must lie in 0..{_MAX_PREFETCH} layers, got {self.prefetch}",
+        )
+        _require(
+            not (self.prefetch and self.cache_mb == 0),
+            f"prefetch ({self.prefetch} layers) needs a cache to put experts in; "
+            "give the cache a size, or drop prefetch",
+        )
+        _require(
+            0.0 <= self.drop_cold_experts <= 1.0,
+            f"drop-cold-experts must lie in 0..1, got {self.drop_cold_experts}",
+        )
+        _require(
+            not (self.drop_cold_experts and self.cache_mb == 0),
+            "drop-cold-experts needs a cache: without one every expert is cold; "
+            "give the cache a size, or drop the flag",
+        )
+        _require(
+            not (self.drop_in_prefill and not self.drop_cold_experts),
+            "drop-in-prefill has no effect without drop-cold-experts",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Everything a session needs to know.
+
+    Attributes:
+        model: path of a GGUF (the first shard of a split one), or the embedded model's name.
+        n_ctx: context window in tokens; ``None`` takes the smaller of the model's and 4096.
+        n_ubatch: tokens per prefill step; ``None`` takes the widest that the expert memory holds.
+        threads: compute threads; ``None`` measures at load and takes the fastest.
+        n_expert_used: override of the model's top-k.
+        chat_template: path of a Jinja template that replaces the model's own.
+    """
+
+    model: str | Path = EMBEDDED_MODEL
+    n_ctx: int | None = None
+    n_ubatch: int | None = None
+    threads: int | None = None
+    n_expert_used: int | None = None
+    chat_template: Path | None = None
+    streaming: StreamingConfig = field(default_factory=StreamingConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+    def validate(self) -> None:
+        """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
+        _require(str(self.model) != "", "no model given")
+        if self.n_ctx is not None:
+            _require(self.n_ctx >= 8, f"the context must hold at least 8 tokens, got {self.n_ctx}")
+        if self.n_ubatch is not None:
+            _require(
+                1 <= self.n_ubatch <= 8192,
+                f"the micro-batch must lie in 1..8192 tokens, got {self.n_ubatch}",
+            )
+        if self.threads is not None:
+            _require(1 <= self.threads <= 512, f"threads must lie in 1..512, got {self.threads}")
+        if self.n_expert_used is not None:
+            _require(
+                self.n_expert_used >= 1,
+                f"experts per token must be 1 or more, got {self.n_expert_used}",
+            )
+        self.streaming.validate()
+        self.sampling.validate()

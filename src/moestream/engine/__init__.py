@@ -1,0 +1,1 @@
+"""Sessions: open a model once, generate many times."""

@@ -1,0 +1,172 @@
+"""What a generation tells its caller: one immutable record a token, and one for the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["FinishReason", "GenerationSummary", "Phase", "TokenEvent", "TokenMetrics"]
+
+FinishReason = Literal["stop", "length", "cancelled"]
+Phase = Literal["prefill", "decode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenMetrics:
+    """What the evaluation behind a token cost.
+
+    The first token of a generation carries the whole prefill (``phase`` says so), every other one
+    its own decode. ``None`` is "not measured here", never zero.
+
+    Attributes:
+        phase: what was evaluated.
+        rows: tokens evaluated.
+        wall_ms: time inside llama.cpp's decode.
+        stall_ms: part of it in which compute waited for bytes. While reads overlap compute it is
+            what this thread did not spend on the CPU, waits for the other compute threads
+            included: an upper bound.
+        compute_ms: the rest of ``wall_ms``.
+        io_ms: time inside read calls, summed over lanes.
+        loop_overhead_ms: time between the previous decode's end and this one's start (sampling,
+            text, and whatever the caller did with the previous event).
+        cpu_ms: CPU time of the whole process during the decode.
+        majflt: major page faults of the process during the decode.
+        read_bytes: expert bytes read.
+        hits: routed experts found in the cache, counted once a layer.
+        misses: routed experts that had to be read.
+        dropped: routings skipped by cold-expert dropping.
+        routed: routings seen.
+        evictions: experts evicted.
+        rereads: misses on experts that had been in the cache before.
+        guard_loads: reads that nobody had asked for before compute touched them.
+    """
+
+    phase: Phase
+    rows: int
+    wall_ms: float
+    stall_ms: float
+    compute_ms: float
+    io_ms: float
+    loop_overhead_ms: float
+    cpu_ms: float | None
+    majflt: int | None
+    read_bytes: int
+    hits: int
+    misses: int
+    dropped: int
+    routed: int
+    evictions: int
+    rereads: int
+    guard_loads: int
+
+    @property
+    def hit_pct(self) -> float | None:
+        """Share of routed experts found in the cache, in percent."""
+        return hit_percent(self.hits, self.misses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEvent:
+    """One generated token.
+
+    Attributes:
+        text: text that became certain with this token. Bytes of an unfinished character and the
+            beginning of a possible stop string are held back until they are decided.
+        token_id: the token; ``None`` on the closing event of a cancelled generation.
+        index: running number within the generation, from 0.
+        position: position of the token in the context.
+        finish_reason: set on the last event.
+        metrics: what the evaluation behind it cost.
+        tok_s: tokens a second so far, over everything since the first token; ``None`` on it.
+    """
+
+    text: str
+    token_id: int | None
+    index: int
+    position: int
+    finish_reason: FinishReason | None
+    metrics: TokenMetrics
+    tok_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSummary:
+    """A finished generation as a whole.
+
+    Attributes:
+        finish_reason: why it ended; ``None`` if it was abandoned or failed.
+        prompt_tokens: tokens of the prompt.
+        reused_tokens: how many of them were in the context already.
+        generated_tokens: tokens generated.
+        prefill_s: time to evaluate the rest of the prompt.
+        decode_s: time from the first token to the last.
+        read_bytes: expert bytes read while decoding.
+        prefill_read_bytes: expert bytes read while prefilling.
+        hits: routed experts found in the cache while decoding.
+        misses: routed experts read while decoding.
+        dropped: routings skipped.
+        routed: routings seen.
+        stall_s: sum over decodes.
+        io_s: sum over decodes and lanes.
+        loop_overhead_s: sum over decodes.
+        cpu_s: sum over decodes, ``None`` if not measured.
+        majflt: sum over decodes, ``None`` if not measured.
+        guard_loads: prefill included; zero unless something is wrong.
+    """
+
+    finish_reason: FinishReason | None
+    prompt_tokens: int
+    reused_tokens: int
+    generated_tokens: int
+    prefill_s: float
+    decode_s: float
+    read_bytes: int
+    prefill_read_bytes: int
+    hits: int
+    misses: int
+    dropped: int
+    routed: int
+    evictions: int
+    rereads: int
+    stall_s: float
+    io_s: float
+    loop_overhead_s: float
+    cpu_s: float | None
+    majflt: int | None
+    guard_loads: int
+
+    @property
+    def decoded_tokens(self) -> int:
+        """Tokens that took a decode of their own: all but the first."""
+        return max(self.generated_tokens - 1, 0)
+
+    @property
+    def tok_s(self) -> float | None:
+        """Tokens a second as the caller saw them, first token excluded."""
+        if self.decoded_tokens == 0 or self.decode_s <= 0.0:
+            return None
+        return self.decoded_tokens / self.decode_s
+
+    @property
+    def prefill_tok_s(self) -> float | None:
+        """Prompt tokens evaluated a second."""
+        evaluated = self.prompt_tokens - self.reused_tokens
+        return evaluated / self.prefill_s if self.prefill_s > 0.0 else None
+
+    @property
+    def hit_pct(self) -> float | None:
+        """Share of routed experts found in the cache while decoding, in percent."""
+        return hit_percent(self.hits, self.misses)
+
+    @property
+    def mib_per_token(self) -> float | None:
+        """Expert MiB read per decoded token."""
+        if self.decoded_tokens == 0:
+            return None
+        return self.read_bytes / self.decoded_tokens / 2**20
+
+
+def hit_percent(hits: int, misses: int) -> float | None:
+    """``hits`` in percent of all; ``None`` where nothing was routed."""
+    total = hits + misses
+    return 100.0 * hits / total if total else None

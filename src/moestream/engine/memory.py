@@ -1,0 +1,211 @@
+"""Fits a model into the memory there is: refuses what cannot run, sizes the cache, picks the width.
+
+Sizing comes last, when the dense weights, the KV and the buffers are allocated: what is available
+then is what experts may have. The width of a prefill step depends on the cache and the buffers on
+the width, so the context is made anew, narrower, until both fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moestream.config import EngineConfig
+from moestream.errors import MemoryBudgetError
+from moestream.gguf import GGUFModel
+from moestream.llama.context import Context, ContextOptions
+from moestream.llama.model import Model
+from moestream.streaming import budget as rules
+from moestream.streaming.budget import MIB
+from moestream.streaming.layout import ExpertLayout
+from moestream.streaming.source import ExpertSource
+from moestream.telemetry.system import available_cpus, memory_state
+
+__all__ = ["Cache", "Fitting", "check_fits", "resident_bytes", "warnings_about"]
+
+# Compute buffers, where llama.cpp's log does not say.
+_UNKNOWN_BUFFERS = 256 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The expert memory, sized.
+
+    Attributes:
+        budget: bytes; 0 for a resident model.
+        limited_by: what decided an automatic size.
+        usable: the memory it was taken from.
+        reserved: what was taken off that first.
+        for_width: what the experts of one prefill step may take; without a cache that is not
+            what is kept.
+    """
+
+    budget: int = 0
+    limited_by: str | None = None
+    usable: rules.Usable | None = None
+    reserved: int = 0
+    for_width: int = 0
+
+
+def check_fits(gguf: GGUFModel, layout: ExpertLayout | None, *, mapped: bool) -> str | None:
+    """Refuse before the load what would end in the hands of the OOM killer.
+
+    Args:
+        gguf: the model.
+        layout: of its streamed experts; ``None`` where everything is to be resident.
+        mapped: weights are mapped, so the kernel may drop and read them again.
+
+    Returns:
+        A warning, where it does not fit but can run.
+
+    Raises:
+        MemoryBudgetError: it does not fit.
+    """
+    state = memory_state()
+    if state.available is None and state.cgroup_available is None:
+        return None
+    available = rules.usable_memory(state, reserved=0).available
+    if layout is None:
+        needed, what = resident_bytes(gguf), "the model"
+        advice = "stream its experts, or use a smaller quantisation"
+    else:
+        needed, what = layout.dense_bytes, "the model without its experts"
+        advice = "leave dense weights mapped (mmap), or use a smaller quantisation"
+    if needed <= available:
+        return None
+    found = (
+        f"{what} takes {needed / MIB:.0f} MiB of memory, but only "
+        f"{available / MIB:.0f} MiB are available"
+    )
+    if mapped:
+        return f"{found}: the kernel will read mapped weights again and again"
+    raise MemoryBudgetError(f"{found}; {advice}")
+
+
+def resident_bytes(gguf: GGUFModel) -> int:
+    """Bytes of everything that llama.cpp will load: not the next-token-prediction blocks."""
+    n_block = gguf.get_int("block_count", 0)
+    n_nextn = min(gguf.get_int("nextn_predict_layers", 0), n_block)
+    nextn = tuple(f"blk.{layer}." for layer in range(n_block - n_nextn, n_block))
+    return sum(info.nbytes for info in gguf.tensors.values() if not info.name.startswith(nextn))
+
+
+class Fitting:
+    """Makes the context of a model and sizes its expert memory, together."""
+
+    def __init__(
+        self, config: EngineConfig, model: Model, source: ExpertSource, *, n_ctx: int
+    ) -> None:
+        """Fit ``model`` with its ``source`` and a context of ``n_ctx``."""
+        self._config = config
+        self._model = model
+        self._source = source
+        self._n_ctx = n_ctx
+
+    def make_context(self) -> tuple[Context, Cache]:
+        """The context with the widest prefill step that fits, and the expert memory.
+
+        Raises:
+            MemoryBudgetError: not even one token's experts of one layer fit.
+        """
+        layout, given = self._source.layout, self._config.n_ubatch
+        if layout is None:
+            width = min(given or rules.MAX_UBATCH, self._n_ctx)
+            return self._context(width), Cache()
+        used = layout.n_expert_used
+        if given is not None:
+            width = min(given, self._n_ctx)
+        else:
+            # A first guess, without the context's own memory.
+            width = rules.widest_ubatch(
+                budget=self._size_cache(layout, None, 1).for_width,
+                n_expert=layout.n_expert,
+                n_expert_used=used,
+                max_expert_bytes=layout.layer_demand(1, 1),
+                n_ctx=self._n_ctx,
+            )
+        while True:
+            context = self._context(width)
+            try:
+                cache = self._size_cache(layout, context, width)
+            except BaseException:
+                context.close()
+                raise
+            least = self._source.floor_bytes(width, used)
+            if cache.budget >= least:
+                return context, cache
+            context.close()
+            if given is not None or width == 1:
+                raise MemoryBudgetError(_too_small(cache.budget, least, width, given is not None))
+            width //= 2
+
+    def _context(self, width: int) -> Context:
+        source = self._source
+        options = ContextOptions(
+            n_ctx=self._n_ctx,
+            n_ubatch=width,
+            threads=self._config.threads or available_cpus(),
+            eval_callback=source.store.eval_callback() if source.streamed else None,
+            abort_callback=source.store.abort_callback(),
+        )
+        return Context(self._model, options)
+
+    def _size_cache(self, layout: ExpertLayout, context: Context | None, width: int) -> Cache:
+        streaming, source = self._config.streaming, self._source
+        reserved = source.dense_in_page_cache + rules.page_table_bytes(
+            layout.expert_bytes, layout.expert_bytes
+        )
+        if context is not None:
+            buffers = context.buffers
+            reserved += buffers.compute + buffers.output if buffers.known else _UNKNOWN_BUFFERS
+            if self._model.keeps_state:
+                # A checkpoint is a copy of the state.
+                reserved += buffers.recurrent
+        usable = rules.usable_memory(memory_state(), reserved=reserved)
+        floor = source.floor_bytes(width, layout.n_expert_used)
+        most = source.bytes_of_all() + floor
+        if streaming.cache_mb == 0:
+            return Cache(min(floor, usable.bytes), None, usable, reserved, usable.bytes)
+        if streaming.cache_mb == "auto":
+            ceiling = None if streaming.cache_ceil_mb is None else streaming.cache_ceil_mb * MIB
+            auto = rules.auto_cache(usable.bytes, ceiling=ceiling, all_experts=most)
+            return Cache(auto.bytes, auto.limited_by, usable, reserved, auto.bytes)
+        budget = min(streaming.cache_mb * MIB, most)
+        if budget > usable.available > 0:
+            raise MemoryBudgetError(
+                f"an expert cache of {budget / MIB:.0f} MiB does not fit: "
+                f"{usable.available / MIB:.0f} MiB are available; "
+                f"give it {usable.bytes / MIB:.0f} MiB or less, or 'auto'"
+            )
+        return Cache(budget, None, usable, reserved, budget)
+
+
+def warnings_about(config: EngineConfig, source: ExpertSource, cache: Cache) -> list[str]:
+    """What will hurt with this cache and these settings, in words."""
+    layout, streaming = source.layout, config.streaming
+    if layout is None:
+        return []
+    found: list[str | None] = []
+    used = layout.n_expert_used
+    if streaming.cache_mb != 0:
+        slack = max(source.floor_bytes(1, used) - layout.layer_demand(1), 0)
+        found.append(
+            rules.cliff_warning(
+                budget=cache.budget, token_demand=source.bytes_of_token(used), slack=slack
+            )
+        )
+    if cache.usable is not None and cache.budget > cache.usable.bytes:
+        found.append(
+            f"the expert cache of {cache.budget / MIB:.0f} MiB leaves less than the "
+            f"{cache.usable.floor / MIB:.0f} MiB that are better left free"
+        )
+    found.append(rules.drop_warning(fraction=streaming.drop_cold_experts, n_expert_used=used))
+    return [warning for warning in found if warning is not None]
+
+
+def _too_small(budget: int, least: int, width: int, given: bool) -> str:
+    advice = "use a smaller micro-batch" if given and width > 1 else "free memory"
+    return (
+        f"experts get {budget / MIB:.1f} MiB, but one layer of a step of {width} tokens "
+        f"needs {least / MIB:.1f} MiB of them at once; {advice}, or give the cache at least "
+        f"{-(-least // MIB)} MiB"
+    )

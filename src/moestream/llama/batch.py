@@ -1,0 +1,76 @@
+"""A preallocated ``llama_batch`` over NumPy arrays: filling it costs no Python loop."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from moestream.llama.runtime import runtime
+
+__all__ = ["Batch", "TokenArray"]
+
+TokenArray = npt.NDArray[np.int32]
+
+
+class Batch:
+    """Rows of one sequence at consecutive positions."""
+
+    def __init__(self, capacity: int) -> None:
+        """Allocate ``capacity`` rows."""
+        lib = runtime().lib
+        self.capacity = capacity
+        self._token: TokenArray = np.zeros(capacity, np.int32)
+        self._pos: TokenArray = np.zeros(capacity, np.int32)
+        self._steps: TokenArray = np.arange(capacity, dtype=np.int32)
+        self._n_seq_id: TokenArray = np.ones(capacity, np.int32)
+        self._logits: npt.NDArray[np.int8] = np.zeros(capacity, np.int8)
+        # One sequence only, so every row points at the same sequence id.
+        self._seq_zero = (ctypes.c_int32 * 1)(0)
+        address = ctypes.addressof(self._seq_zero)
+        self._seq_id = (ctypes.c_void_p * (capacity + 1))(*([address] * capacity), None)
+
+        int32_pointer = ctypes.POINTER(ctypes.c_int32)
+        self.raw: Any = lib.llama_batch()
+        self.raw.n_tokens = 0
+        self.raw.token = self._token.ctypes.data_as(int32_pointer)
+        self.raw.pos = self._pos.ctypes.data_as(int32_pointer)
+        self.raw.n_seq_id = self._n_seq_id.ctypes.data_as(int32_pointer)
+        self.raw.seq_id = ctypes.cast(self._seq_id, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
+        self.raw.logits = self._logits.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
+
+    def fill(
+        self,
+        tokens: TokenArray | Sequence[int],
+        position: int,
+        *,
+        logits: Literal["last", "all", "none"] = "last",
+    ) -> None:
+        """Set the rows to ``tokens`` at ``position`` and the positions after it.
+
+        Raises:
+            ValueError: no tokens, or more than the batch has rows for.
+        """
+        n = len(tokens)
+        if not 1 <= n <= self.capacity:
+            raise ValueError(f"a batch of {self.capacity} rows cannot hold {n} tokens")
+        self._token[:n] = tokens
+        np.add(self._steps[:n], position, out=self._pos[:n])
+        self._logits[:n] = logits == "all"
+        if logits == "last":
+            self._logits[n - 1] = 1
+        self.raw.n_tokens = n
+
+    def fill_one(self, token: int, position: int) -> None:
+        """Set a single row with logits: the decode step."""
+        self._token[0] = token
+        self._pos[0] = position
+        self._logits[0] = 1
+        self.raw.n_tokens = 1
+
+    def __len__(self) -> int:
+        """Rows in use."""
+        return int(self.raw.n_tokens)

@@ -1,0 +1,1 @@
+"""Where expert bytes live: recipes, layout, budget, source."""

@@ -1,0 +1,1 @@
+"""Numbers about a run and about the machine it runs on."""

@@ -1,0 +1,1 @@
+"""Tests of moestream; they mirror the package."""

@@ -1,0 +1,29 @@
+"""Fixtures that every part of the tests may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures import make_fixture
+
+ModelMaker = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for tiny models, shared by all tests: nobody may change a file in it."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def tiny(model_dir: Path) -> ModelMaker:
+    """``tiny(arch, **options)``: path of a shared tiny model, made when first asked for."""
+
+    def make(arch: str, **options: Any) -> Path:
+        return make_fixture(arch, model_dir, **options)
+
+    return make

@@ -80,14 +80,17 @@ void ExpertStore::load(std::size_t lane, SliceId id, bool ahead, Lock & lock) {
             error = read(run, memory);
         }
         const auto was_read = Clock::now();
-        if (!error.empty() && mover_->faults() != nullptr) {
-            // Compute may sleep on these pages and must wake up to learn of the error.
-            std::memset(memory, 0, run.bytes());
+        if (!error.empty()) {
+            // First the news, then the pages: compute that sleeps on them must wake up, but nobody
+            // may take what is in them for the expert's bytes.
+            fail(error);
+            if (mover_->faults() != nullptr) {
+                std::memset(memory, 0, run.bytes());
+            }
         }
         {
             std::lock_guard<std::mutex> moving(run.tensor->moving);
-            const std::string           failed = mover_->install(lane, run, memory);
-            error                              = error.empty() ? failed : error;
+            error = mover_->install(lane, run, memory);
         }
         const auto in_place = Clock::now();
         lock.lock();
@@ -214,12 +217,15 @@ void ExpertStore::run_guard() {
 }
 
 void ExpertStore::serve_fault(std::uint8_t * page) {
-    ExpertTensor * tensor = table_.tensor_at(page);
-    if (tensor == nullptr) {
-        fail_locked("compute touched memory for experts that belongs to none");
+    const auto release_compute = [&] {
         std::size_t                     skipped = 0;
         const std::vector<std::uint8_t> zeros(os::page_size());
         mover_->faults()->copy(page, zeros.data(), os::page_size(), skipped);
+    };
+    ExpertTensor * tensor = table_.tensor_at(page);
+    if (tensor == nullptr) {
+        fail_locked("compute touched memory for experts that belongs to none");
+        release_compute();
         return;
     }
     const Layer *     layer   = table_.layer(tensor->layer);
@@ -245,7 +251,11 @@ void ExpertStore::serve_fault(std::uint8_t * page) {
         return;
     }
     if (absent.empty()) {
-        mover_->faults()->wake(page);  // it has arrived in the meantime
+        if (error_.empty()) {
+            mover_->faults()->wake(page);  // it has arrived in the meantime
+        } else {
+            release_compute();  // it could not be installed, and this decode has failed anyway
+        }
         return;
     }
     for (const SliceId id : absent) {

@@ -122,9 +122,7 @@ def test_a_message_that_is_too_long_does_not_end_the_chat(cli: Cli, model: Path)
     assert result.out.strip()
 
 
-def test_a_model_without_template_is_refused(
-    cli: Cli, tiny: ModelMaker, tmp_path: Path
-) -> None:
+def test_a_model_without_template_is_refused(cli: Cli, tiny: ModelMaker, tmp_path: Path) -> None:
     path = tmp_path / "plain.gguf"
     data = tiny("qwen3moe").read_bytes()
     path.write_bytes(data.replace(b"tokenizer.chat_template", b"tokenizer.chat_temptate"))
@@ -155,7 +153,7 @@ def test_a_model_without_template_is_refused(
 def test_files_that_are_no_conversation(tmp_path: Path, text: str) -> None:
     path = tmp_path / "talk.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="talk.json"):
+    with pytest.raises(ConfigError, match=r"talk\.json"):
         Conversation.load(path)
 
 

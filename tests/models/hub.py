@@ -23,14 +23,14 @@ class Hub:
     Attributes:
         repo: the one repository.
         files: its files.
-        pause: seconds between two pieces of a file, to have time for an interrupt.
+        stall_after: bytes after which a download goes on very slowly, to be interrupted.
         token: if set, requests without it are refused.
         requests: method, path and range of every request for a file.
     """
 
     repo: str
     files: dict[str, bytes]
-    pause: float = 0.0
+    stall_after: int | None = None
     token: str | None = None
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     url: str = ""
@@ -135,8 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
             for start in range(0, len(data), _PIECE):
                 self.wfile.write(data[start : start + _PIECE])
                 self.wfile.flush()
-                if self.hub.pause:
-                    time.sleep(self.hub.pause)
+                if self.hub.stall_after is not None and start >= self.hub.stall_after:
+                    time.sleep(0.1)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 

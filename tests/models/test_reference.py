@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moestream.errors import DownloadError
@@ -89,7 +89,7 @@ def test_missing_shard() -> None:
 
 def test_ambiguous() -> None:
     names = ["small-Q4_0.gguf", "large-Q4_0.gguf"]
-    with pytest.raises(DownloadError, match="large-Q4_0.*small-Q4_0"):
+    with pytest.raises(DownloadError, match=r"large-Q4_0.*small-Q4_0"):
         pick("Q4_0", names)
     assert pick("small-Q4_0", names) == ["small-Q4_0.gguf"]
     with pytest.raises(DownloadError, match="several models"):
@@ -108,6 +108,7 @@ def test_nothing_there() -> None:
         pick("Q4_0", ["README.md", "mmproj-F16.gguf"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=12))
 def test_any_listing_gives_a_choice_or_one_error(names: list[str], quant: str) -> None:
     try:
@@ -117,6 +118,7 @@ def test_any_listing_gives_a_choice_or_one_error(names: list[str], quant: str) -
     assert set(chosen) <= set(names)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_parses_or_not(text: str) -> None:
     reference = parse_reference(text)

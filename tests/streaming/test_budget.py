@@ -100,12 +100,23 @@ def test_the_width_is_the_widest_that_fits(
 
 
 def test_a_cache_below_one_tokens_demand_is_warned_about_with_a_number_that_is_enough() -> None:
-    warning = cliff_warning(budget=100 * MIB, token_demand=500 * MIB, slack=MIB // 2)
+    def warn(budget: int) -> str | None:
+        return cliff_warning(
+            budget=budget * MIB,
+            token_demand=500 * MIB,
+            layer_demand=50 * MIB,
+            needed=500 * MIB + MIB // 2,
+        )
+
+    warning = warn(100)
     assert warning is not None
-    assert "100 MiB is below what one token routes (500 MiB)" in warning
+    assert "100 MiB is below what one token routes (500.0 MiB)" in warning
     assert "exactly zero" in warning
     assert "501 MiB or more" in warning
-    assert cliff_warning(budget=501 * MIB, token_demand=500 * MIB, slack=MIB // 2) is None
+    almost = warn(460)
+    assert almost is not None
+    assert "next to nothing" in almost
+    assert warn(501) is None
 
 
 @pytest.mark.parametrize(("fraction", "used"), [(0.0, 2), (0.5, 8), (1.0, 5)])

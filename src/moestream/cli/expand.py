@@ -25,24 +25,24 @@ R = TypeVar("R")
 
 
 def verb(function: Callable[..., R]) -> Callable[..., R]:
-    """Replace every dataclass parameter of ``function`` by its fields, in its place.
+    """Replace every dataclass parameter of ``function`` by its fields, after its own parameters.
 
     A :class:`ConfigError` out of the function is told which settings came from the environment.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, type[Any]] = {}
-    parameters = [
-        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    ]
+    own = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    shared: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():
         annotation = hints[parameter.name]
         if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
             groups[parameter.name] = annotation
-            parameters.extend(_field_parameters(annotation))
+            shared.extend(_field_parameters(annotation))
         else:
-            parameters.append(
+            own.append(
                 parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)
             )
+    parameters = own + shared
     owner = {
         field.name: name for name, group in groups.items() for field in dataclasses.fields(group)
     }

@@ -19,6 +19,7 @@ __all__ = [
     "JsonOption",
     "LimitOptions",
     "ModelArgument",
+    "ModelOptions",
     "SamplingOptions",
     "ShapeOptions",
     "TemplateOptions",
@@ -110,7 +111,23 @@ JsonOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how it is talked to."""
+
+    model: ModelOption = EMBEDDED_MODEL
+    chat_template: Annotated[
+        Path | None,
+        option(
+            "--chat-template",
+            metavar="FILE",
+            help="Jinja file that replaces the model's own chat template.",
+            panel=MODEL_PANEL,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShapeOptions:
     """What decides how much memory and time a model takes."""
 
@@ -144,15 +161,6 @@ class ShapeOptions:
             panel=COMPUTE_PANEL,
         ),
     ] = None
-    n_expert_used: Annotated[
-        int | None,
-        option(
-            "--n-expert-used",
-            metavar="K",
-            help="Experts per token and layer, instead of the model's own top-k.",
-            panel=LOSSY_PANEL,
-        ),
-    ] = None
     cache_ceil_mb: Annotated[
         int | None,
         option(
@@ -162,6 +170,15 @@ class ShapeOptions:
             panel=STREAM_PANEL,
         ),
     ] = _STREAMING.cache_ceil_mb
+    n_expert_used: Annotated[
+        int | None,
+        option(
+            "--n-expert-used",
+            metavar="K",
+            help="Experts per token and layer, instead of the model's own top-k.",
+            panel=LOSSY_PANEL,
+        ),
+    ] = None
 
     @property
     def thread_count(self) -> int | None:
@@ -169,20 +186,10 @@ class ShapeOptions:
         return None if self.threads == _AUTO else int(self.threads)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions(ShapeOptions):
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions(ShapeOptions, ModelOptions):
     """What :class:`moestream.EngineConfig` holds, sampling aside."""
 
-    model: ModelOption = EMBEDDED_MODEL
-    chat_template: Annotated[
-        Path | None,
-        option(
-            "--chat-template",
-            metavar="FILE",
-            help="Jinja file that replaces the model's own chat template.",
-            panel=MODEL_PANEL,
-        ),
-    ] = None
     moe_stream: Annotated[
         bool | None,
         option(

@@ -25,6 +25,8 @@ from moestream.errors import ConfigError, UnsupportedModelError
 
 __all__ = ["run"]
 
+PROMPT_PANEL = "Prompt"
+
 
 @verb
 def run(
@@ -35,17 +37,30 @@ def run(
     template: TemplateOptions,
     prompt: Annotated[
         str | None,
-        option("--prompt", "-p", metavar="TEXT", help="The prompt; - reads it from stdin."),
+        option(
+            "--prompt",
+            "-p",
+            metavar="TEXT",
+            help="The prompt; - reads it from stdin.",
+            panel=PROMPT_PANEL,
+        ),
     ] = None,
     file: Annotated[
         Path | None,
-        option("--file", "-f", metavar="FILE", help="Read the prompt from a file; - is stdin."),
+        option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Read the prompt from a file; - is stdin.",
+            panel=PROMPT_PANEL,
+        ),
     ] = None,
     raw: Annotated[
         bool,
         option(
             "--raw/--no-raw",
             help="Continue the prompt as it is, without the model's chat template.",
+            panel=PROMPT_PANEL,
         ),
     ] = False,
     quiet: Annotated[

@@ -187,10 +187,14 @@ def warnings_about(config: EngineConfig, source: ExpertSource, cache: Cache) -> 
     found: list[str | None] = []
     used = layout.n_expert_used
     if streaming.cache_mb != 0:
-        slack = max(source.floor_bytes(1, used) - layout.layer_demand(1), 0)
+        layer = layout.layer_demand(1)
+        lanes = max(source.floor_bytes(1, used) - layer, 0)
         found.append(
             rules.cliff_warning(
-                budget=cache.budget, token_demand=source.bytes_of_token(used), slack=slack
+                budget=cache.budget,
+                token_demand=layout.token_demand(),
+                layer_demand=layer,
+                needed=source.bytes_of_token(used) + lanes,
             )
         )
     if cache.usable is not None and cache.budget > cache.usable.bytes:

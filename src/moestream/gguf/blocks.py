@@ -30,9 +30,7 @@ _STD_INT8 = 73.6116  # -127..127
 _STD_MXFP4 = 5.8523  # the sixteen values of E2M1, doubled
 
 
-def random_blocks(
-    kind: GGMLType, n_elements: int, sigma: float, rng: np.random.Generator
-) -> Bytes:
+def random_blocks(kind: GGMLType, n_elements: int, sigma: float, rng: np.random.Generator) -> Bytes:
     """Return the bytes of ``n_elements`` random weights of standard deviation ``sigma``.
 
     Raises:
@@ -67,7 +65,8 @@ def encode(kind: GGMLType, values: npt.ArrayLike) -> Bytes:
 def _bf16(x: Floats) -> npt.NDArray[np.uint16]:
     bits = x.view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    return (rounded >> np.uint32(16)).astype(np.uint16)
+    high: npt.NDArray[np.uint16] = (rounded >> np.uint32(16)).astype(np.uint16)
+    return high
 
 
 def _q8_0(x: Floats) -> Bytes:
@@ -87,7 +86,9 @@ def _bits(rng: np.random.Generator, rows: int, columns: int) -> Bytes:
 
 
 def _half(values: npt.ArrayLike) -> Bytes:
-    return np.asarray(values, np.float16).reshape(-1, 1).view(np.uint8)
+    halves: npt.NDArray[np.float16] = np.asarray(values, np.float16).reshape(-1, 1)
+    data: Bytes = halves.view(np.uint8)
+    return data
 
 
 def _signs(rng: np.random.Generator, shape: int | tuple[int, int]) -> Floats:

@@ -23,6 +23,7 @@ __all__ = ["check_model"]
 _MAX_LAYERS: Final = 512
 _MAX_EXPERTS: Final = 1024
 _TENSOR_ALIGNMENT: Final = 32
+_MAX_WINDOW: Final = 1 << 24  # far above any model, far below where its sizes overflow
 _ROPE_SCALING: Final = frozenset({"none", "linear", "yarn", "longrope"})
 _GATING_FUNCTIONS: Final = range(5)
 
@@ -43,23 +44,25 @@ class _Traits:
         equal_heads: keys and values must have heads of the same size.
         full_rotary: all of a head must be rotated.
         delta_net: some layers are gated delta nets.
+        heads_span_width: all heads together must be as wide as the model.
     """
 
     equal_heads: bool = True
     full_rotary: bool = False
     delta_net: bool = False
+    heads_span_width: bool = False
 
 
 _TRAITS: Final[dict[str, _Traits]] = {
     "qwen35moe": _Traits(delta_net=True),
     "qwen3next": _Traits(delta_net=True),
     "qwen3moe": _Traits(full_rotary=True),
-    "qwen2moe": _Traits(full_rotary=True),
-    "olmoe": _Traits(full_rotary=True),
+    "qwen2moe": _Traits(full_rotary=True, heads_span_width=True),
+    "olmoe": _Traits(full_rotary=True, heads_span_width=True),
     "glm4moe": _Traits(),
     "gpt-oss": _Traits(),
     "gemma4": _Traits(),
-    "lfm2moe": _Traits(),
+    "lfm2moe": _Traits(heads_span_width=True),
     "deepseek2": _Traits(equal_heads=False),
 }
 
@@ -184,6 +187,8 @@ def _check_attention(model: GGUFModel, traits: _Traits) -> None:
     _require(n_embd > 0 and min(heads) > 0, f"it has {min(heads)} heads and a width of {n_embd}")
     for head, kv in zip(heads, kv_heads, strict=True):
         _require(kv == 0 or head % kv == 0, f"its {head} heads cannot share {kv} key-value heads")
+    window = model.get_int("attention.sliding_window", 1)
+    _require(window <= _MAX_WINDOW, f"its sliding window is {window} tokens wide")
     for suffix in ("", "_swa"):
         key = model.get_int("attention.key_length", n_embd // heads[0])
         value = model.get_int("attention.value_length", n_embd // heads[0])
@@ -193,6 +198,10 @@ def _check_attention(model: GGUFModel, traits: _Traits) -> None:
             value = model.get_int("attention.value_length_swa", value)
             rotary = model.get_int("rope.dimension_count_swa", rotary)
         _require(min(key, value) > 0, f"its heads have {key} key and {value} value dimensions")
+        _require(
+            not traits.heads_span_width or key * heads[0] == n_embd,
+            f"its {heads[0]} heads of {key} dimensions do not add up to its width of {n_embd}",
+        )
         _require(
             not traits.equal_heads or key == value,
             f"its heads have {key} key dimensions but {value} value dimensions",
@@ -209,9 +218,7 @@ def _check_attention(model: GGUFModel, traits: _Traits) -> None:
                 f"its rope sections {shown(parts)} do not fit its heads of {key} dimensions",
             )
     epsilon = model.get_float("attention.layer_norm_rms_epsilon")
-    _require(
-        math.isfinite(epsilon) and epsilon >= 0, f"the epsilon of its norms is {epsilon}"
-    )
+    _require(math.isfinite(epsilon) and epsilon >= 0, f"the epsilon of its norms is {epsilon}")
 
 
 def _check_output(model: GGUFModel) -> None:

@@ -160,16 +160,13 @@ class _Parser:
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
         if 1 <= swapped <= GGUF_VERSION:
             raise self._error(
-                f"it is a big endian file (version {swapped}); get or convert the "
-                "little endian one"
+                f"it is a big endian file (version {swapped}); get or convert the little endian one"
             )
         if version == 1:
             raise self._error("it is of GGUF version 1, which nothing reads any more; convert it")
         raise self._error(f"it is of GGUF version {version}; versions 2 and 3 can be read")
 
-    def _alignment(
-        self, metadata: Mapping[str, MetaValue], types: Mapping[str, ValueType]
-    ) -> int:
+    def _alignment(self, metadata: Mapping[str, MetaValue], types: Mapping[str, ValueType]) -> int:
         key = "general.alignment"
         value = metadata.get(key, DEFAULT_ALIGNMENT)
         if types.get(key, ValueType.UINT32) is not ValueType.UINT32 or not isinstance(value, int):
@@ -189,7 +186,7 @@ class _Parser:
         kind = self._value_type()
         (count,) = self._unpack("<Q")
         if kind is ValueType.ARRAY:
-            raise self._error(f"{self._what} is an array of arrays, which this format has no use for")
+            raise self._error(f"{self._what} is an array of arrays, which nothing uses")
         if kind is ValueType.STRING:
             return self._strings(count), kind
         code = _CODES[kind]
@@ -243,7 +240,9 @@ class _Parser:
                 raise self._error(f"tensor {shown(name)} is there twice")
             seen.add(name)
             self._what = f"the entry of tensor {shown(name)}"
-            entries.append((name, *self._shape_and_type(name), *self._unpack("<Q")))
+            kind, shape = self._shape_and_type(name)
+            (offset,) = self._unpack("<Q")
+            entries.append((name, kind, shape, offset))
         start = self._position + -self._position % alignment
         infos: list[TensorInfo] = []
         expected = 0  # tensors lie one after the other, each padded to the alignment
@@ -340,9 +339,7 @@ class _Parser:
 
     def _check_array(self, count: int, bytes_each: int) -> None:
         if count * bytes_each > min(self._size, _MAX_HEADER) - self._position:
-            raise self._error(
-                f"{self._what} claims {count} elements, more than there can be"
-            )
+            raise self._error(f"{self._what} claims {count} elements, more than there can be")
 
     def _error(self, message: str) -> GGUFError:
         return GGUFError(f"{shown(self._path)} is not a usable GGUF file: {message}")

@@ -86,8 +86,7 @@ def _shard_paths(first: Header, count: int) -> list[Path]:
         stem = match["stem"] if match else "..."
         wanted = shard_path(path.with_name(f"{stem}.gguf"), 0, count)
         raise GGUFError(
-            f"{shown(path)} is shard {number + 1} of {count}; give the first one, "
-            f"{shown(wanted)}"
+            f"{shown(path)} is shard {number + 1} of {count}; give the first one, {shown(wanted)}"
         )
     if not match or int(match["number"]) != 1 or int(match["count"]) != count:
         raise GGUFError(

@@ -26,7 +26,9 @@ MAX_DIMS: Final = 4
 MAX_TENSOR_NAME: Final = 63
 
 #: What a metadata key may hold once read. Arrays arrive as (lazy) sequences.
-MetaValue = bool | int | float | str | Sequence[bool] | Sequence[int] | Sequence[float] | Sequence[str]
+MetaValue = (
+    bool | int | float | str | Sequence[bool] | Sequence[int] | Sequence[float] | Sequence[str]
+)
 
 
 class ValueType(IntEnum):

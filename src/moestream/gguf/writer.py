@@ -125,7 +125,8 @@ def write_model(
             if alignment != DEFAULT_ALIGNMENT:
                 meta["general.alignment"] = Typed(ValueType.UINT32, alignment)
             with open(partial, "wb") as file:
-                _write_file(file, meta, part, alignment, version, on_bytes)
+                file.write(_header(meta, part, alignment, version))
+                _write_tensors(file, part, alignment, on_bytes)
         for partial, (target, _, _) in zip(partials, jobs, strict=True):
             os.replace(partial, target)
     except BaseException:
@@ -175,14 +176,12 @@ def _partition(tensors: Sequence[TensorSpec], split: int) -> list[list[TensorSpe
     return parts
 
 
-def _write_file(
-    file: BinaryIO,
+def _header(
     metadata: Mapping[str, MetaValue | Typed],
     tensors: Sequence[TensorSpec],
     alignment: int,
     version: int,
-    on_bytes: Callable[[int], None] | None,
-) -> None:
+) -> bytes:
     header = bytearray()
     header += struct.pack("<4sIQQ", GGUF_MAGIC, version, len(tensors), len(metadata))
     for key, value in metadata.items():
@@ -194,8 +193,15 @@ def _write_file(
         header += struct.pack(f"<I{len(spec.shape)}Q", len(spec.shape), *spec.shape)
         header += struct.pack("<IQ", spec.type, offset)
         offset += spec.nbytes + -spec.nbytes % alignment
-    header += bytes(-len(header) % alignment)
-    file.write(header)
+    return bytes(header) + bytes(-len(header) % alignment)
+
+
+def _write_tensors(
+    file: BinaryIO,
+    tensors: Sequence[TensorSpec],
+    alignment: int,
+    on_bytes: Callable[[int], None] | None,
+) -> None:
     for spec in tensors:
         written = 0
         for chunk in spec.chunks():
@@ -229,7 +235,7 @@ def _value(key: str, value: MetaValue | Typed) -> bytes:
     if not items:
         raise GGUFError(f"metadata key {key!r} is an empty array of unknown type; use Typed")
     kinds = {_default_type(item) for item in items}
-    if kinds == {ValueType.UINT32} or kinds == {ValueType.UINT32, ValueType.INT32}:
+    if kinds in ({ValueType.UINT32}, {ValueType.UINT32, ValueType.INT32}):
         kinds = {ValueType.INT32}  # what the converters of this format use for integer lists
     if len(kinds) != 1:
         raise GGUFError(f"metadata key {key!r} mixes elements of several types; use Typed")

@@ -73,7 +73,7 @@ def measure_disk(
     lanes: Sequence[int] = (1, 2, 4),
     seconds: float = 1.0,
 ) -> DiskMeasurement:
-    """Read random pieces for ``seconds`` with each number of lanes.
+    """Read random pieces for about ``seconds`` with each number of lanes.
 
     Raises:
         OSError: a file cannot be opened or read.
@@ -148,7 +148,7 @@ def _measure(
     def lane(index: int) -> None:
         rng = random.Random(index + 1000 * lanes)
         with mmap.mmap(-1, size) as buffer:
-            while time.perf_counter() < deadline:
+            while True:  # at least once, however little time there is
                 file, offset = offsets.draw(rng)
                 try:
                     volumes[index] += os.preadv(descriptors[file], [buffer], offset)
@@ -156,6 +156,8 @@ def _measure(
                     failures.append(error)
                     return
                 counts[index] += 1
+                if time.perf_counter() >= deadline:
+                    return
 
     threads = [threading.Thread(target=lane, args=(i,), daemon=True) for i in range(lanes)]
     for thread in threads:

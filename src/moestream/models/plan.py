@@ -216,7 +216,7 @@ def verdict_of(memory: MemoryPlan, *, streamable: bool) -> Verdict:
     ``thrashes``: it runs, and reads every routed expert of every token. ``too-big``: not even
     one layer's experts fit. ``not-streamable``: does not fit, and there is nothing to stream.
     """
-    if memory.left_for_experts >= memory.experts:
+    if memory.left_for_experts >= 0 and memory.auto_cache >= memory.experts:
         return "resident"
     if not streamable:
         return "not-streamable"

@@ -120,18 +120,26 @@ def widest_ubatch(
     return width
 
 
-def cliff_warning(*, budget: int, token_demand: int, slack: int) -> str | None:
+def cliff_warning(*, budget: int, token_demand: int, layer_demand: int, needed: int) -> str | None:
     """What to say where the cache is below one token's demand; ``None`` where it is not.
 
-    Experts are used layer by layer, always in the same order, so an LRU cache smaller than one
-    token's demand has always just evicted what comes next.
+    Layers use their experts in turn, so when a layer's turn comes again, everything that the
+    other layers use has gone through the cache since. A least-recently-used cache that does not
+    hold all of that has just evicted what comes next, and hits nothing at all.
+
+    Args:
+        budget: of the cache.
+        token_demand: bytes that one token routes.
+        layer_demand: bytes that one token routes in the neediest layer.
+        needed: the budget that one token's demand fits into, pages and lanes included.
     """
-    needed = token_demand + slack
     if budget >= needed:
         return None
+    nothing = budget < token_demand - layer_demand
+    outcome = "its hit rate will be exactly zero" if nothing else "it will hit next to nothing"
     return (
         f"the expert cache of {budget / MIB:.0f} MiB is below what one token routes "
-        f"({token_demand / MIB:.0f} MiB), so its hit rate will be exactly zero; "
+        f"({token_demand / MIB:.1f} MiB), so {outcome}; "
         f"give it {-(-needed // MIB)} MiB or more"
     )
 

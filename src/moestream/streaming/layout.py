@@ -1,4 +1,4 @@
-"""Where the routed experts of a model lie in its files, and how many bytes a token needs of them."""
+"""Where a model's routed experts lie in its files, and how many of their bytes a token needs."""
 
 from __future__ import annotations
 
@@ -214,9 +214,7 @@ def _names(layer: int, parts: Iterable[str]) -> str:
     return ", ".join(f"blk.{layer}.{part}.weight" for part in parts)
 
 
-def _by_layer(
-    model: GGUFModel, recipe: Recipe, n_block: int
-) -> dict[int, dict[str, TensorInfo]]:
+def _by_layer(model: GGUFModel, recipe: Recipe, n_block: int) -> dict[int, dict[str, TensorInfo]]:
     """The model's expert tensors by layer and name part."""
     parts = {f"{part}.weight": part for layout in recipe.layouts for part in layout}
     found: dict[int, dict[str, TensorInfo]] = {}

@@ -196,8 +196,7 @@ class ExpertSource:
     def close(self) -> None:
         """Stop the lanes and release all memory; the model must be gone."""
         self.store.close()
-        if self._dense is not None:
-            self._dense.close()
+        self._dense = None
 
     def _declare_dense(self, mapping: DenseMapping) -> None:
         layout = self.layout

@@ -230,7 +230,7 @@ class _Maker:
         self._add(name, GGMLType.F32, shape, lambda: [encode(GGMLType.F32, values(shape)).data])
 
     def _ones(self, name: str, n: int) -> None:
-        self._f32(name, (n,), lambda shape: np.ones(shape))
+        self._f32(name, (n,), np.ones)
 
     def _normal(self, sigma: float) -> Callable[[tuple[int, ...]], npt.ArrayLike]:
         return lambda shape: self._rng.standard_normal(shape[::-1]) * sigma

@@ -28,7 +28,7 @@ __all__ = ["PlantedTokens", "overlap_of", "shared_variance_for"]
 _ROWS = 8192  # per chunk
 _TOPIC = 4096  # tokens per topic
 _JUMPS = 0.02  # share of tokens whose successor is in another topic
-_SEVERAL = 0.7  # share of tokens with two successors
+_SEVERAL = 0.4  # share of tokens with two successors
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,9 +36,7 @@ Ints = npt.NDArray[np.int64]
 class PlantedTokens:
     """The token side of a giant: who follows whom, and the two matrices that say so."""
 
-    def __init__(
-        self, n_vocab: int, n_embd: int, shared: float, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, n_vocab: int, n_embd: int, shared: float, rng: np.random.Generator) -> None:
         """Plan the structure; ``shared`` is the variance (0..1) that neighbours have in common."""
         self._n_vocab = n_vocab
         self._n_embd = n_embd

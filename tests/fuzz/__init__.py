@@ -1,0 +1,1 @@
+"""Programs that run for as long as one lets them."""

@@ -11,11 +11,10 @@ namespace moestream {
 namespace {
 
 std::string differs(const char * what, std::size_t ours, std::size_t theirs) {
-    return std::string(what) + " has " + std::to_string(theirs) + " where " + std::to_string(ours) +
-           " was expected";
+    return std::string(what) + " has " + std::to_string(theirs) + " where " + std::to_string(ours) + " was expected";
 }
 
-}  // namespace
+} // namespace
 
 std::string check_abi(std::size_t model_params_size, std::size_t context_params_size) {
     if (model_params_size != sizeof(llama_model_params)) {
@@ -58,4 +57,4 @@ std::string check_abi(std::size_t model_params_size, std::size_t context_params_
     return {};
 }
 
-}  // namespace moestream
+} // namespace moestream

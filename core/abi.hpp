@@ -9,4 +9,4 @@ namespace moestream {
 // Sizes are those of the Python bindings' structures. Empty, or the first mismatch in words.
 std::string check_abi(std::size_t model_params_size, std::size_t context_params_size);
 
-}  // namespace moestream
+} // namespace moestream

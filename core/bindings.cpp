@@ -78,9 +78,8 @@ void route_standalone(ExpertStreamer & self, int layer, const std::vector<std::v
 
 void bind_store(nb::module_ & m) {
     nb::class_<ExpertStreamer>(m, "ExpertStore")
-        .def(nb::init<const std::vector<std::string> &, bool, const std::string &, const std::string &>(),
-             "files"_a, nb::kw_only(), "o_direct"_a, "routing_node"_a = "ffn_moe_topk",
-             "weights_node"_a = "ffn_moe_weights")
+        .def(nb::init<const std::vector<std::string> &, bool, const std::string &, const std::string &>(), "files"_a,
+             nb::kw_only(), "o_direct"_a, "routing_node"_a = "ffn_moe_topk", "weights_node"_a = "ffn_moe_weights")
         .def("add_tensor", &ExpertStreamer::add_tensor, "name"_a, nb::kw_only(), "layer"_a, "order"_a, "file"_a,
              "offset"_a, "n_expert"_a, "stride"_a)
         .def("buffer_type", [](ExpertStreamer & self) { return address(self.buffer_type()); })
@@ -101,8 +100,8 @@ void bind_store(nb::module_ & m) {
                 options.n_expert_used = n_expert_used;
                 self.start(options);
             },
-            nb::kw_only(), "budget_bytes"_a, "retain"_a, "lanes"_a, "overlap"_a, "mover"_a, "prefetch"_a,
-            "n_ubatch"_a, "n_expert_used"_a, Release())
+            nb::kw_only(), "budget_bytes"_a, "retain"_a, "lanes"_a, "overlap"_a, "mover"_a, "prefetch"_a, "n_ubatch"_a,
+            "n_expert_used"_a, Release())
         .def(
             "floor_bytes",
             [](ExpertStreamer & self, std::size_t lanes, std::uint32_t n_ubatch, std::uint32_t n_expert_used) {
@@ -116,41 +115,43 @@ void bind_store(nb::module_ & m) {
             },
             nb::kw_only(), "fraction"_a, "in_prefill"_a)
         .def("eval_callback",
-             [](ExpertStreamer & self) {
-                 return std::make_pair(address(&RouterHook::on_node), address(&self.hook()));
-             })
+             [](ExpertStreamer & self) { return std::make_pair(address(&RouterHook::on_node), address(&self.hook())); })
         .def("abort_callback",
              [](ExpertStreamer & self) {
                  return std::make_pair(address(&RouterHook::on_abort_check), address(&self.hook()));
              })
         .def(
-            "begin_decode", [](ExpertStreamer & self, bool prefill) { self.store().begin_decode(prefill); }, nb::kw_only(),
-            "prefill"_a = false)
+            "begin_decode", [](ExpertStreamer & self, bool prefill) { self.store().begin_decode(prefill); },
+            nb::kw_only(), "prefill"_a = false)
         .def(
             "end_decode", [](ExpertStreamer & self) { return or_none(self.store().end_decode()); }, Release())
-        .def("cancel", [](ExpertStreamer & self) { self.store().cancel(); }, Release())
+        .def(
+            "cancel", [](ExpertStreamer & self) { self.store().cancel(); }, Release())
         .def_prop_ro("halted", [](ExpertStreamer & self) { return !self.store().may_go_on(); })
         .def("counters", &counters_dict)
         .def_prop_ro("mover", [](ExpertStreamer & self) { return self.store().mover_name(); })
         .def_prop_ro("direct_io", [](ExpertStreamer & self) { return self.store().direct_io(); })
         .def_prop_ro("notes", [](ExpertStreamer & self) { return self.store().notes(); })
-        .def("wait_idle", [](ExpertStreamer & self) { self.store().wait_idle(); }, Release())
-        .def("present_pages", [](ExpertStreamer & self) { return self.store().present_pages(); }, Release())
+        .def(
+            "wait_idle", [](ExpertStreamer & self) { self.store().wait_idle(); }, Release())
+        .def(
+            "present_pages", [](ExpertStreamer & self) { return self.store().present_pages(); }, Release())
         .def(
             "inject_read_error",
             [](ExpertStreamer & self, std::int64_t after_reads) { self.store().inject_read_error(after_reads); },
             nb::kw_only(), "after_reads"_a)
         .def("route", &route_standalone, "layer"_a, "ids"_a, Release())
-        .def("slice",
-             [](ExpertStreamer & self, const std::string & tensor, std::uint32_t expert) {
-                 std::vector<std::uint8_t> bytes;
-                 {
-                     nb::gil_scoped_release release;
-                     bytes = self.slice(tensor, expert);
-                 }
-                 return nb::bytes(bytes.data(), bytes.size());
-             },
-             "tensor"_a, "expert"_a)
+        .def(
+            "slice",
+            [](ExpertStreamer & self, const std::string & tensor, std::uint32_t expert) {
+                std::vector<std::uint8_t> bytes;
+                {
+                    nb::gil_scoped_release release;
+                    bytes = self.slice(tensor, expert);
+                }
+                return nb::bytes(bytes.data(), bytes.size());
+            },
+            "tensor"_a, "expert"_a)
         .def("close", &ExpertStreamer::close, Release());
 }
 
@@ -163,8 +164,8 @@ void bind_dense(nb::module_ & m) {
         .def("warm", &DenseMapping::warm, Release());
 }
 
-}  // namespace
-}  // namespace moestream
+} // namespace
+} // namespace moestream
 
 NB_MODULE(_core, m) {
     nb::register_exception_translator([](const std::exception_ptr & pointer, void *) {

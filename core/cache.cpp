@@ -16,13 +16,13 @@ ExpertCache::ExpertCache(ExpertTable & table) :
 // The list is a ring through the anchor: anchor.older is the most recently used group, anchor.newer
 // the least recently used one.
 void ExpertCache::link_newest(std::uint32_t index) {
-    Group & g             = groups_[index];
-    Group & anchor        = groups_[anchor_];
-    g.newer               = anchor_;
-    g.older               = anchor.older;
+    Group & g              = groups_[index];
+    Group & anchor         = groups_[anchor_];
+    g.newer                = anchor_;
+    g.older                = anchor.older;
     groups_[g.older].newer = index;
-    anchor.older          = index;
-    g.linked              = true;
+    anchor.older           = index;
+    g.linked               = true;
 }
 
 void ExpertCache::unlink(std::uint32_t index) {
@@ -69,15 +69,13 @@ ExpertCache::Span ExpertCache::pages_of(SliceId id) const {
     std::uint8_t *       first  = t.data + expert * t.stride;
     const auto           down   = [page](std::uintptr_t a) { return a / page * page; };
     return { reinterpret_cast<std::uint8_t *>(down(reinterpret_cast<std::uintptr_t>(first))),
-             reinterpret_cast<std::uint8_t *>(
-                 down(reinterpret_cast<std::uintptr_t>(first + t.stride) + page - 1)) };
+             reinterpret_cast<std::uint8_t *>(down(reinterpret_cast<std::uintptr_t>(first + t.stride) + page - 1)) };
 }
 
 namespace {
 
 // The slice's first and last page: the only ones it can share with neighbours.
-template <typename Visit>
-void for_edges(ExpertTensor & t, std::uint8_t * begin, std::uint8_t * end, Visit visit) {
+template <typename Visit> void for_edges(ExpertTensor & t, std::uint8_t * begin, std::uint8_t * end, Visit visit) {
     if (t.shared.empty()) {
         return;
     }
@@ -88,7 +86,7 @@ void for_edges(ExpertTensor & t, std::uint8_t * begin, std::uint8_t * end, Visit
     }
 }
 
-}  // namespace
+} // namespace
 
 PageRun ExpertCache::begin_load(SliceId id) {
     slice(id).state   = SliceState::loading;
@@ -185,4 +183,4 @@ std::optional<std::vector<PageRun>> ExpertCache::pop_victim(bool spare_ahead) {
     return std::nullopt;
 }
 
-}  // namespace moestream
+} // namespace moestream

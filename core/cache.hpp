@@ -17,7 +17,7 @@ enum class SliceState : std::uint8_t { absent, queued, loading, present };
 
 struct SliceId {
     std::uint32_t group = 0;
-    std::uint32_t slot  = 0;  // index into Layer::tensors
+    std::uint32_t slot  = 0; // index into Layer::tensors
 };
 
 class ExpertCache {
@@ -26,19 +26,19 @@ class ExpertCache {
 
     struct Slice {
         SliceState state    = SliceState::absent;
-        bool       demanded = false;  // the running layer needs it
-        bool       ahead    = false;  // queued by prefetch
+        bool       demanded = false; // the running layer needs it
+        bool       ahead    = false; // queued by prefetch
     };
 
     struct Group {
         std::uint32_t newer      = 0;
         std::uint32_t older      = 0;
         std::uint64_t pin        = 0;
-        std::uint8_t  busy       = 0;  // slices queued or loading
-        std::uint8_t  present    = 0;  // slices present
+        std::uint8_t  busy       = 0; // slices queued or loading
+        std::uint8_t  present    = 0; // slices present
         bool          linked     = false;
         bool          was_loaded = false;
-        bool          ahead      = false;  // read by prefetch and not used since
+        bool          ahead      = false; // read by prefetch and not used since
     };
 
     Slice &             slice(SliceId id) { return slices_[id.group * max_slices_ + id.slot]; }
@@ -84,7 +84,7 @@ class ExpertCache {
 
     ExpertTable &      table_;
     std::size_t        max_slices_;
-    std::vector<Group> groups_;  // one more than there are: the last is the list's anchor
+    std::vector<Group> groups_; // one more than there are: the last is the list's anchor
     std::vector<Slice> slices_;
     std::uint32_t      anchor_;
     std::uint64_t      tick_           = 1;
@@ -92,4 +92,4 @@ class ExpertCache {
     std::uint64_t      evictions_      = 0;
 };
 
-}  // namespace moestream
+} // namespace moestream

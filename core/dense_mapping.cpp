@@ -70,8 +70,8 @@ std::string DenseMapping::map(ggml_tensor * tensor) {
     const std::size_t lead    = known.offset % page;
     auto *            address = static_cast<std::uint8_t *>(tensor->data) - lead;
     const std::size_t bytes   = (lead + known.bytes + page - 1) / page * page;
-    void * at = mmap(address, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fds_[known.file],
-                     static_cast<off_t>(known.offset - lead));
+    void *            at      = mmap(address, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fds_[known.file],
+                                     static_cast<off_t>(known.offset - lead));
     if (at == MAP_FAILED) {
         return "cannot map " + files_[known.file] + ": " + std::strerror(errno);
     }
@@ -98,4 +98,4 @@ std::uint64_t DenseMapping::warm() {
     return touched;
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -24,7 +24,7 @@ class DenseMapping {
     ggml_backend_buffer_type_t handle() { return type_.handle(); }
     void                       finish_load() { type_.finish_load(); }
     // Reads every mapped tensor into the page cache; the bytes touched.
-    std::uint64_t              warm();
+    std::uint64_t warm();
 
   private:
     struct Tensor {
@@ -41,4 +41,4 @@ class DenseMapping {
     FileBufferType                          type_;
 };
 
-}  // namespace moestream
+} // namespace moestream

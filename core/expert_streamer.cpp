@@ -115,4 +115,4 @@ std::vector<std::uint8_t> ExpertStreamer::slice(const std::string & name, std::u
     return bytes;
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -33,12 +33,12 @@ class ExpertStreamer {
 
     ggml_backend_buffer_type_t buffer_type() { return buffers_.handle(); }
     // Throws std::runtime_error if llama.cpp did not place what was declared.
-    void                       finish_load();
+    void finish_load();
     // Instead of a load by llama.cpp: places every tensor in memory of our own.
-    void                       place_standalone();
+    void place_standalone();
     // Throws std::runtime_error.
-    void                       start(const StoreOptions & options);
-    void                       close();
+    void start(const StoreOptions & options);
+    void close();
 
     ExpertStore & store() { return *store_; }
     RouterHook &  hook() { return *hook_; }
@@ -59,4 +59,4 @@ class ExpertStreamer {
     bool                         closed_ = false;
 };
 
-}  // namespace moestream
+} // namespace moestream

@@ -14,7 +14,7 @@ std::uint8_t * page_down(std::uint8_t * address) {
     return reinterpret_cast<std::uint8_t *>(reinterpret_cast<std::uintptr_t>(address) / page * page);
 }
 
-}  // namespace
+} // namespace
 
 std::uint8_t * ExpertTensor::first_page() const {
     return page_down(data);
@@ -25,8 +25,7 @@ std::size_t ExpertTensor::page_index(const std::uint8_t * page) const {
 }
 
 std::uint64_t ExpertTensor::file_offset(const std::uint8_t * page) const {
-    return offset - static_cast<std::uint64_t>(data - first_page()) +
-           static_cast<std::uint64_t>(page - first_page());
+    return offset - static_cast<std::uint64_t>(data - first_page()) + static_cast<std::uint64_t>(page - first_page());
 }
 
 std::size_t PageRun::bytes() const {
@@ -67,7 +66,7 @@ ExpertTensor & ExpertTable::add(std::string   name,
 }
 
 void ExpertTable::seal() {
-    const std::size_t          page = os::page_size();
+    const std::size_t           page = os::page_size();
     std::vector<ExpertTensor *> sorted;
     for (const auto & tensor : tensors_) {
         if (tensor->data == nullptr) {
@@ -82,14 +81,12 @@ void ExpertTable::seal() {
         if (layers_.empty() || layers_.back().index != tensor->layer) {
             layer_at_[tensor->layer] = layers_.size();
             layers_.push_back({ tensor->layer, tensor->n_expert, {}, n_groups() });
-            group_layer_.insert(group_layer_.end(), tensor->n_expert,
-                                static_cast<std::uint32_t>(layers_.size() - 1));
+            group_layer_.insert(group_layer_.end(), tensor->n_expert, static_cast<std::uint32_t>(layers_.size() - 1));
         }
         Layer & layer = layers_.back();
         if (layer.n_expert != tensor->n_expert) {
-            throw std::runtime_error("expert tensor " + tensor->name + " has " +
-                                     std::to_string(tensor->n_expert) + " experts, others of its layer " +
-                                     std::to_string(layer.n_expert));
+            throw std::runtime_error("expert tensor " + tensor->name + " has " + std::to_string(tensor->n_expert) +
+                                     " experts, others of its layer " + std::to_string(layer.n_expert));
         }
         layer.tensors.push_back(tensor);
         max_slices_ = std::max(max_slices_, layer.tensors.size());
@@ -138,4 +135,4 @@ ExpertTensor * ExpertTable::tensor_at(const std::uint8_t * page) const {
     return page < tensor->data + tensor->bytes() ? tensor : nullptr;
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -19,22 +19,22 @@ namespace moestream {
 struct ExpertTensor {
     std::string    name;
     int            layer    = 0;
-    int            order    = 0;  // rank by use within the layer
+    int            order    = 0; // rank by use within the layer
     std::size_t    file     = 0;
-    std::uint64_t  offset   = 0;  // of the tensor's first byte in the file
+    std::uint64_t  offset   = 0; // of the tensor's first byte in the file
     std::uint32_t  n_expert = 0;
-    std::uint64_t  stride   = 0;  // bytes of one slice
+    std::uint64_t  stride   = 0; // bytes of one slice
     std::uint8_t * data     = nullptr;
 
     // Slices need not begin and end on page boundaries. A page shared by neighbours stays while
     // one of them is resident. Empty where every slice has its pages to itself.
     struct SharedPage {
-        std::uint16_t users     = 0;  // slices loading or resident that need the page
+        std::uint16_t users     = 0; // slices loading or resident that need the page
         bool          installed = false;
     };
     std::vector<SharedPage> shared;
     // Held while pages of this tensor are brought in or taken away.
-    std::mutex              moving;
+    std::mutex moving;
 
     std::uint64_t  bytes() const { return stride * n_expert; }
     std::uint8_t * first_page() const;
@@ -53,10 +53,10 @@ struct PageRun {
 };
 
 struct Layer {
-    int                         index    = 0;  // as in blk.<index>
+    int                         index    = 0; // as in blk.<index>
     std::uint32_t               n_expert = 0;
-    std::vector<ExpertTensor *> tensors;          // in order of use
-    std::uint32_t               first_group = 0;  // groups of a layer are numbered by expert
+    std::vector<ExpertTensor *> tensors;         // in order of use
+    std::uint32_t               first_group = 0; // groups of a layer are numbered by expert
     std::uint64_t               expert_bytes() const;
 };
 
@@ -71,13 +71,13 @@ class ExpertTable {
                        std::uint64_t stride);
     // Call once, when every tensor was added and placed. Throws std::runtime_error if one is not
     // placed, or the tensors of a layer disagree on the number of experts.
-    void           seal();
+    void seal();
 
-    ExpertTensor *       find(const std::string & name) const;
-    const Layer *        layer(int index) const;
-    const Layer &        layer_of_group(std::uint32_t group) const { return layers_[group_layer_[group]]; }
-    std::uint32_t        n_groups() const { return static_cast<std::uint32_t>(group_layer_.size()); }
-    std::size_t          max_slices() const { return max_slices_; }
+    ExpertTensor * find(const std::string & name) const;
+    const Layer *  layer(int index) const;
+    const Layer &  layer_of_group(std::uint32_t group) const { return layers_[group_layer_[group]]; }
+    std::uint32_t  n_groups() const { return static_cast<std::uint32_t>(group_layer_.size()); }
+    std::size_t    max_slices() const { return max_slices_; }
 
     const std::vector<std::unique_ptr<ExpertTensor>> & tensors() const { return tensors_; }
     const std::vector<Layer> &                         layers() const { return layers_; }
@@ -99,4 +99,4 @@ class ExpertTable {
     std::size_t                                     max_slices_ = 0;
 };
 
-}  // namespace moestream
+} // namespace moestream

@@ -17,7 +17,7 @@ struct FileBufferState : std::enable_shared_from_this<FileBufferState> {
     std::string                name;
     FileBufferType::Locate     locate;
     FileBufferType::OnPlaced   on_placed;
-    std::vector<ggml_tensor *> hollow;  // shown to the loader without elements
+    std::vector<ggml_tensor *> hollow; // shown to the loader without elements
     std::vector<MemoryRange>   ranges;
     std::string                error;
 };
@@ -77,7 +77,7 @@ void get_tensor(ggml_backend_buffer_t, const ggml_tensor * t, void * to, std::si
     std::memcpy(to, static_cast<const std::uint8_t *>(t->data) + offset, n);
 }
 
-}  // namespace
+} // namespace
 
 FileBufferType::FileBufferType(std::string name, Locate locate, OnPlaced on_placed) :
     state_(std::make_shared<FileBufferState>()) {
@@ -105,7 +105,7 @@ FileBufferType::FileBufferType(std::string name, Locate locate, OnPlaced on_plac
             }
             const std::size_t page    = os::page_size();
             const auto        address = reinterpret_cast<std::uintptr_t>(tensor->data);
-            tensor->data = reinterpret_cast<void *>((address + page - 1) / page * page + offset % page);
+            tensor->data              = reinterpret_cast<void *>((address + page - 1) / page * page + offset % page);
             if (std::string wrong = state->on_placed(tensor); !wrong.empty()) {
                 state->error = wrong;
                 return GGML_STATUS_FAILED;
@@ -162,4 +162,4 @@ std::vector<MemoryRange> FileBufferType::ranges() const {
     return state_->ranges;
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -20,7 +20,7 @@ struct FileBufferState;
 class FileBufferType {
   public:
     // Where a tensor lies in its file; false if the tensor is not ours (the load then fails).
-    using Locate   = std::function<bool(const char * name, std::uint64_t & offset)>;
+    using Locate = std::function<bool(const char * name, std::uint64_t & offset)>;
     // Told where a tensor was put. Empty, or what is wrong with that.
     using OnPlaced = std::function<std::string(ggml_tensor * tensor)>;
 
@@ -31,7 +31,7 @@ class FileBufferType {
 
     ggml_backend_buffer_type_t handle();
     // Throws std::runtime_error with the first thing that went wrong while loading.
-    void                       finish_load();
+    void finish_load();
 
     // Memory of all buffers made so far.
     std::vector<MemoryRange> ranges() const;
@@ -41,4 +41,4 @@ class FileBufferType {
     std::shared_ptr<FileBufferState> state_;
 };
 
-}  // namespace moestream
+} // namespace moestream

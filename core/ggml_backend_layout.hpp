@@ -64,9 +64,7 @@ struct Buffer {
 };
 
 // Exported by ggml, declared in the header that is not installed.
-extern "C" ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
-                                                          BufferInterface            iface,
-                                                          void *                     context,
-                                                          std::size_t                size);
+extern "C" ggml_backend_buffer_t
+ggml_backend_buffer_init(ggml_backend_buffer_type_t buft, BufferInterface iface, void * context, std::size_t size);
 
-}  // namespace moestream::ggml_layout
+} // namespace moestream::ggml_layout

@@ -19,11 +19,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 std::uint64_t nanoseconds(Clock::duration duration) {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 
-}  // namespace
+} // namespace
 
 void ExpertStore::run_lane(std::size_t lane) {
     Lock lock(mutex_);
@@ -175,8 +174,8 @@ void ExpertStore::evict(std::size_t lane, const std::vector<PageRun> & runs, Loc
 
 std::string ExpertStore::read(const PageRun & run, std::uint8_t * to) {
     if (read_error_in_.load(std::memory_order_relaxed) >= 0 && read_error_in_.fetch_sub(1) == 0) {
-        return "cannot read " + files_[run.tensor->file].path() + " at byte " +
-               std::to_string(run.file_offset()) + ": injected error";
+        return "cannot read " + files_[run.tensor->file].path() + " at byte " + std::to_string(run.file_offset()) +
+               ": injected error";
     }
     return files_[run.tensor->file].read(run.file_offset(), to, run.bytes());
 }
@@ -228,13 +227,13 @@ void ExpertStore::serve_fault(std::uint8_t * page) {
         release_compute();
         return;
     }
-    const Layer *     layer   = table_.layer(tensor->layer);
-    const std::size_t size    = os::page_size();
-    const auto        slot    = static_cast<std::uint32_t>(
-        std::find(layer->tensors.begin(), layer->tensors.end(), tensor) - layer->tensors.begin());
-    std::uint8_t *    from    = std::max(page, tensor->data);
-    const auto        first   = static_cast<std::uint32_t>(static_cast<std::uint64_t>(from - tensor->data) / tensor->stride);
-    bool              on_its_way = false;
+    const Layer *     layer = table_.layer(tensor->layer);
+    const std::size_t size  = os::page_size();
+    const auto     slot  = static_cast<std::uint32_t>(std::find(layer->tensors.begin(), layer->tensors.end(), tensor) -
+                                                      layer->tensors.begin());
+    std::uint8_t * from  = std::max(page, tensor->data);
+    const auto     first = static_cast<std::uint32_t>(static_cast<std::uint64_t>(from - tensor->data) / tensor->stride);
+    bool           on_its_way = false;
     std::vector<SliceId> absent;
     for (std::uint32_t expert = first; expert < layer->n_expert; ++expert) {
         if (tensor->data + expert * tensor->stride >= page + size) {
@@ -252,9 +251,9 @@ void ExpertStore::serve_fault(std::uint8_t * page) {
     }
     if (absent.empty()) {
         if (error_.empty()) {
-            mover_->faults()->wake(page);  // it has arrived in the meantime
+            mover_->faults()->wake(page); // it has arrived in the meantime
         } else {
-            release_compute();  // it could not be installed, and this decode has failed anyway
+            release_compute(); // it could not be installed, and this decode has failed anyway
         }
         return;
     }
@@ -281,8 +280,8 @@ std::size_t ExpertStore::present_pages() const {
         const std::size_t end   = index + range.bytes / page;
         while (index < end) {
             const std::size_t count = std::min(entries.size(), end - index);
-            const ssize_t     got   = pread(fd, entries.data(), count * sizeof entries[0],
-                                            static_cast<off_t>(index * sizeof entries[0]));
+            const ssize_t     got =
+                pread(fd, entries.data(), count * sizeof entries[0], static_cast<off_t>(index * sizeof entries[0]));
             if (got <= 0) {
                 break;
             }
@@ -297,4 +296,4 @@ std::size_t ExpertStore::present_pages() const {
     return present;
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -32,4 +32,4 @@ std::unique_ptr<PageMover> make_mover(const std::string & name) {
     return nullptr;
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -29,8 +29,8 @@ class PageMover {
   public:
     struct Config {
         std::vector<MemoryRange> arena;
-        std::size_t              capacity_pages = 0;  // bound on all memory held, buffers included
-        std::size_t              max_run_pages  = 0;  // of one slice
+        std::size_t              capacity_pages = 0; // bound on all memory held, buffers included
+        std::size_t              max_run_pages  = 0; // of one slice
         std::size_t              lanes          = 1;
     };
 
@@ -45,17 +45,17 @@ class PageMover {
     virtual std::uint8_t * take(std::size_t lane, const PageRun & run)                          = 0;
     virtual void           put_back(std::size_t lane, const PageRun & run, std::uint8_t * from) = 0;
     // Called right before reading, when no page of the run is on its way out any more.
-    virtual bool           prepare(const PageRun & run) {
+    virtual bool prepare(const PageRun & run) {
         (void) run;
         return true;
     }
     // Makes the run present from what was read to `from`; pages already there stay.
-    virtual std::string    install(std::size_t lane, const PageRun & run, std::uint8_t * from) = 0;
+    virtual std::string install(std::size_t lane, const PageRun & run, std::uint8_t * from) = 0;
     // So many pages of installed runs had been there already. A mover that could tell by itself has
     // accounted for it.
-    virtual void           discount(std::size_t pages) { (void) pages; }
+    virtual void discount(std::size_t pages) { (void) pages; }
     // Takes the run out of the arena. `lane` may be Config::lanes: "nobody in particular".
-    virtual std::string    evict(std::size_t lane, const PageRun & run) = 0;
+    virtual std::string evict(std::size_t lane, const PageRun & run) = 0;
 
     // Pages held now, in whatever place.
     virtual std::size_t held_pages() const = 0;
@@ -69,7 +69,7 @@ class PageMover {
 
 struct MoverChoice {
     std::string name;
-    std::string why_not_better;  // why faster ones are not available; may be empty
+    std::string why_not_better; // why faster ones are not available; may be empty
 };
 
 // Movers that work on this machine, best first; each was tried on a scratch page.
@@ -82,4 +82,4 @@ std::unique_ptr<PageMover> make_move_mover();
 std::unique_ptr<PageMover> make_copy_mover();
 std::unique_ptr<PageMover> make_inplace_mover();
 
-}  // namespace moestream
+} // namespace moestream

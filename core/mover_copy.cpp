@@ -73,10 +73,10 @@ class CopyMover final : public PageMover {
     std::atomic<std::size_t> held_{ 0 };
 };
 
-}  // namespace
+} // namespace
 
 std::unique_ptr<PageMover> make_copy_mover() {
     return std::make_unique<CopyMover>();
 }
 
-}  // namespace moestream
+} // namespace moestream

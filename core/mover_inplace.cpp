@@ -44,10 +44,10 @@ class InplaceMover final : public PageMover {
     std::atomic<std::size_t> held_{ 0 };
 };
 
-}  // namespace
+} // namespace
 
 std::unique_ptr<PageMover> make_inplace_mover() {
     return std::make_unique<InplaceMover>();
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -46,8 +46,8 @@ class Range {
 struct Stack {
     std::mutex  mutex;
     Range       range;
-    std::size_t top      = 0;  // pages [0, top) are present
-    std::size_t reserved = 0;  // of these, the last are being read into
+    std::size_t top      = 0; // pages [0, top) are present
+    std::size_t reserved = 0; // of these, the last are being read into
 };
 
 class MoveMover final : public PageMover {
@@ -205,7 +205,7 @@ class MoveMover final : public PageMover {
         {
             std::lock_guard<std::mutex> lock(fresh_mutex_);
             if (claimed_low_ != ready_low_) {
-                return;  // the background thread is at work right there
+                return; // the background thread is at work right there
             }
             const std::size_t room = capacity_ - claimed_low_ - taken_high_;
             count                  = ready_low_ - taken_low_ + room;
@@ -221,8 +221,7 @@ class MoveMover final : public PageMover {
     // On top of a stack whose mutex is held.
     std::string push(Stack & stack, std::uint8_t * from, std::size_t pages) {
         std::vector<std::uint8_t *> left_over;
-        std::string                 error =
-            fault_.move(stack.range.page(stack.top), from, pages * os::page_size(), left_over);
+        std::string error = fault_.move(stack.range.page(stack.top), from, pages * os::page_size(), left_over);
         if (error.empty() && !left_over.empty()) {
             error = "a free page was in use";
         }
@@ -232,7 +231,7 @@ class MoveMover final : public PageMover {
 
     Userfault          fault_;
     Range              fresh_;
-    std::vector<Stack> stacks_;  // one per lane, and one that belongs to nobody
+    std::vector<Stack> stacks_; // one per lane, and one that belongs to nobody
     std::size_t        capacity_ = 0;
     std::size_t        ahead_    = 0;
 
@@ -245,10 +244,10 @@ class MoveMover final : public PageMover {
     bool               no_populate_ = false;
 };
 
-}  // namespace
+} // namespace
 
 std::unique_ptr<PageMover> make_move_mover() {
     return std::make_unique<MoveMover>();
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -114,4 +114,4 @@ void lower_thread_priority() {
 
 #endif
 
-}  // namespace moestream::os
+} // namespace moestream::os

@@ -24,4 +24,4 @@ bool populate(std::uint8_t * addr, std::size_t bytes);
 // The calling thread should only use cores that nobody else wants.
 void lower_thread_priority();
 
-}  // namespace moestream::os
+} // namespace moestream::os

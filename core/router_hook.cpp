@@ -5,12 +5,8 @@
 
 namespace moestream {
 
-RouterHook::RouterHook(ExpertStore &       store,
-                       const std::string & routing_node,
-                       const std::string & weights_node) :
-    store_(store),
-    routing_prefix_(routing_node + "-"),
-    weights_prefix_(weights_node + "-") {}
+RouterHook::RouterHook(ExpertStore & store, const std::string & routing_node, const std::string & weights_node) :
+    store_(store), routing_prefix_(routing_node + "-"), weights_prefix_(weights_node + "-") {}
 
 bool RouterHook::on_node(ggml_tensor * node, bool ask, void * user_data) noexcept {
     auto & hook = *static_cast<RouterHook *>(user_data);
@@ -67,7 +63,7 @@ ggml_tensor * ids_of_weights(ggml_tensor * weights) {
     return nullptr;
 }
 
-}  // namespace
+} // namespace
 
 void RouterHook::take(ggml_tensor * node) {
     const bool    drop    = store_.drops();
@@ -85,8 +81,7 @@ void RouterHook::take(ggml_tensor * node) {
     if (drop) {
         // [1, n_used, n_tokens], or [n_used, n_tokens] after a softmax.
         const int slot = node->ne[0] == 1 && routing.n_used != 1 ? 1 : 0;
-        if (node->type != GGML_TYPE_F32 || node->ne[slot] != routing.n_used ||
-            node->ne[slot + 1] != routing.n_tokens) {
+        if (node->type != GGML_TYPE_F32 || node->ne[slot] != routing.n_used || node->ne[slot + 1] != routing.n_tokens) {
             store_.fail("the routing weights of layer " + std::to_string(layer) + " are not in the expected form");
             return;
         }
@@ -98,4 +93,4 @@ void RouterHook::take(ggml_tensor * node) {
     store_.route(layer, routing);
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -37,4 +37,4 @@ class RouterHook {
     int                                          routed_layer_ = -1;
 };
 
-}  // namespace moestream
+} // namespace moestream

@@ -1,5 +1,5 @@
 #ifndef _GNU_SOURCE
-#    define _GNU_SOURCE  // O_DIRECT
+#    define _GNU_SOURCE // O_DIRECT
 #endif
 #include "shard_file.hpp"
 
@@ -77,7 +77,7 @@ std::int64_t read_at(int fd, void * dst, std::size_t bytes, std::uint64_t offset
 }
 
 std::uint64_t file_size(int fd) {
-    struct stat st {};
+    struct stat st{};
     return fstat(fd, &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
 }
 #endif
@@ -86,7 +86,7 @@ std::string at_offset(const std::string & path, std::uint64_t offset) {
     return path + " at byte " + std::to_string(offset);
 }
 
-}  // namespace
+} // namespace
 
 ShardFile::ShardFile(std::string path) : path_(std::move(path)) {
     fd_ = open_read_only(path_.c_str());
@@ -129,8 +129,7 @@ std::string ShardFile::enable_direct_io(std::uint64_t probe_offset) {
         reason = std::string("the filesystem fails direct reads (") + std::strerror(errno) + ")";
     } else {
         const std::int64_t plain = read_at(fd_, memory + page, page, probe_offset);
-        if (plain != direct ||
-            std::memcmp(memory, memory + page, static_cast<std::size_t>(direct)) != 0) {
+        if (plain != direct || std::memcmp(memory, memory + page, static_cast<std::size_t>(direct)) != 0) {
             reason = "the filesystem returns wrong bytes for direct reads";
         }
     }
@@ -157,14 +156,14 @@ std::string ShardFile::read(std::uint64_t offset, std::uint8_t * dst, std::size_
         const std::int64_t n = read_at(fd, dst + done, bytes - done, offset + done);
         if (n < 0) {
             if (errno == EINVAL && fd == direct_fd_) {
-                fd = fd_;  // a short direct read left us between blocks
+                fd = fd_; // a short direct read left us between blocks
                 continue;
             }
             return "cannot read " + at_offset(path_, offset + done) + ": " + std::strerror(errno);
         }
         if (n == 0) {
-            return path_ + " ends at byte " + std::to_string(offset + done) + ", but had " +
-                   std::to_string(size_) + " bytes when it was opened; was it truncated?";
+            return path_ + " ends at byte " + std::to_string(offset + done) + ", but had " + std::to_string(size_) +
+                   " bytes when it was opened; was it truncated?";
         }
         done += static_cast<std::size_t>(n);
     }
@@ -173,4 +172,4 @@ std::string ShardFile::read(std::uint64_t offset, std::uint8_t * dst, std::size_
     return {};
 }
 
-}  // namespace moestream
+} // namespace moestream

@@ -37,4 +37,4 @@ class ShardFile {
     std::uint64_t size_      = 0;
 };
 
-}  // namespace moestream
+} // namespace moestream

@@ -17,7 +17,7 @@ std::uint64_t since(Clock::time_point start) {
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
 }
 
-}  // namespace
+} // namespace
 
 ExpertStore::ExpertStore(std::vector<std::string> files, bool o_direct) : want_direct_io_(o_direct) {
     files_.reserve(files.size());
@@ -32,15 +32,13 @@ ExpertStore::~ExpertStore() {
 
 // ---- start and stop ------------------------------------------------------------------------------
 
-std::uint64_t ExpertStore::floor_pages(std::size_t   lanes,
-                                       std::uint32_t n_ubatch,
-                                       std::uint32_t n_expert_used) const {
+std::uint64_t ExpertStore::floor_pages(std::size_t lanes, std::uint32_t n_ubatch, std::uint32_t n_expert_used) const {
     std::uint64_t layer_pages = 0;
     std::uint64_t group_pages = 0;
     for (const Layer & layer : table_.layers()) {
-        const std::uint64_t one    = ExpertTable::group_pages(layer);
-        const std::uint64_t routed = std::min<std::uint64_t>(
-            layer.n_expert, static_cast<std::uint64_t>(n_ubatch) * n_expert_used);
+        const std::uint64_t one = ExpertTable::group_pages(layer);
+        const std::uint64_t routed =
+            std::min<std::uint64_t>(layer.n_expert, static_cast<std::uint64_t>(n_ubatch) * n_expert_used);
         layer_pages = std::max(layer_pages, routed * one);
         group_pages = std::max(group_pages, one);
     }
@@ -48,9 +46,7 @@ std::uint64_t ExpertStore::floor_pages(std::size_t   lanes,
     return layer_pages + lanes * 2 * group_pages;
 }
 
-std::uint64_t ExpertStore::floor_bytes(std::size_t   lanes,
-                                       std::uint32_t n_ubatch,
-                                       std::uint32_t n_expert_used) const {
+std::uint64_t ExpertStore::floor_bytes(std::size_t lanes, std::uint32_t n_ubatch, std::uint32_t n_expert_used) const {
     return floor_pages(lanes, n_ubatch, n_expert_used) * os::page_size();
 }
 
@@ -61,8 +57,8 @@ void ExpertStore::open_direct_io() {
     direct_io_ = true;
     for (std::size_t i = 0; i < files_.size(); ++i) {
         const auto & tensors = table_.tensors();
-        const auto   first   = std::find_if(tensors.begin(), tensors.end(),
-                                            [i](const auto & tensor) { return tensor->file == i; });
+        const auto   first =
+            std::find_if(tensors.begin(), tensors.end(), [i](const auto & tensor) { return tensor->file == i; });
         if (first == tensors.end()) {
             continue;
         }
@@ -76,10 +72,10 @@ void ExpertStore::open_direct_io() {
 }
 
 void ExpertStore::start(const StoreOptions & options) {
-    options_                    = options;
-    const std::uint64_t page    = os::page_size();
-    const std::uint64_t floor   = floor_pages(options.lanes, options.n_ubatch, options.n_expert_used);
-    const std::uint64_t budget  = options.budget_bytes / page;
+    options_                   = options;
+    const std::uint64_t page   = os::page_size();
+    const std::uint64_t floor  = floor_pages(options.lanes, options.n_ubatch, options.n_expert_used);
+    const std::uint64_t budget = options.budget_bytes / page;
     if (budget < floor) {
         throw std::runtime_error("expert memory of " + std::to_string(budget * page) +
                                  " bytes cannot hold the experts of one layer, which takes " +
@@ -87,8 +83,8 @@ void ExpertStore::start(const StoreOptions & options) {
     }
     const auto & movers = available_movers();
     std::string  name   = options.mover == "auto" ? movers.front().name : options.mover;
-    const bool   known  = std::any_of(movers.begin(), movers.end(),
-                                      [&](const MoverChoice & choice) { return choice.name == name; });
+    const bool   known =
+        std::any_of(movers.begin(), movers.end(), [&](const MoverChoice & choice) { return choice.name == name; });
     if (!known) {
         throw std::runtime_error("the mover '" + name + "' is not available here");
     }
@@ -270,7 +266,7 @@ float & weight_at(const Routing & r, std::int64_t token, std::int64_t slot) {
                                       static_cast<std::size_t>(slot) * r.weights_slot);
 }
 
-}  // namespace
+} // namespace
 
 std::vector<std::uint32_t> ExpertStore::wanted_experts(const Layer & layer, const Routing & routing) {
     std::vector<std::uint32_t> & seen = scratch_;
@@ -344,8 +340,8 @@ std::vector<std::uint32_t> ExpertStore::drop_cold(const Layer & layer, Routing &
             if (needed[static_cast<std::uint32_t>(id_at(routing, token, slot))] != 0) {
                 weight *= sum[t] / kept;
             } else {
-                weight                       = 0;
-                id_at(routing, token, slot)  = top_id;
+                weight                      = 0;
+                id_at(routing, token, slot) = top_id;
                 ++counts_.dropped;
             }
         }
@@ -359,7 +355,7 @@ void ExpertStore::demand(const Layer & layer, const std::vector<std::uint32_t> &
     for (const std::uint32_t expert : experts) {
         const std::uint32_t  index = layer.first_group + expert;
         ExpertCache::Group & group = cache_->group(index);
-        std::size_t          there = 0;  // slices present or being read
+        std::size_t          there = 0; // slices present or being read
         for (std::uint32_t slot = 0; slot < layer.tensors.size(); ++slot) {
             const SliceState state = cache_->slice({ index, slot }).state;
             there += state == SliceState::present || state == SliceState::loading ? 1 : 0;
@@ -386,7 +382,7 @@ void ExpertStore::demand(const Layer & layer, const std::vector<std::uint32_t> &
                 cache_->queue(id);
             }
             if (slice.state == SliceState::queued) {
-                slice.ahead = false;  // its entry in the prefetch queue is void now
+                slice.ahead = false; // its entry in the prefetch queue is void now
                 demand_queue_.push_back(id);
             }
             slice.demanded = true;
@@ -443,8 +439,7 @@ void ExpertStore::forget_all(Lock & lock) {
 void ExpertStore::wait_idle() {
     Lock lock(mutex_);
     done_.wait(lock, [this] {
-        return stopping_ ||
-               (demand_queue_.empty() && prefetch_queue_.empty() && running_ == 0 && !prefaulting_);
+        return stopping_ || (demand_queue_.empty() && prefetch_queue_.empty() && running_ == 0 && !prefaulting_);
     });
 }
 
@@ -459,4 +454,4 @@ Counters ExpertStore::counters() const {
     return counts;
 }
 
-}  // namespace moestream
+} // namespace moestream

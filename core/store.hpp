@@ -50,18 +50,18 @@ struct StoreOptions {
     std::size_t   lanes         = 1;
     bool          overlap       = false;
     std::string   mover         = "auto";
-    int           prefetch      = 0;  // layers ahead
+    int           prefetch      = 0; // layers ahead
     std::uint32_t n_ubatch      = 1;
     std::uint32_t n_expert_used = 1;
 };
 
 // Routing of one micro-batch in one layer, as the graph holds it: editable, strided.
 struct Routing {
-    std::int32_t * ids           = nullptr;  // [n_tokens][n_used]
-    float *        weights       = nullptr;  // same shape, or nullptr; needed for dropping only
-    std::size_t    ids_stride    = 0;        // bytes from token to token
-    std::size_t    weights_slot  = 0;        // bytes from slot to slot
-    std::size_t    weights_token = 0;        // bytes from token to token
+    std::int32_t * ids           = nullptr; // [n_tokens][n_used]
+    float *        weights       = nullptr; // same shape, or nullptr; needed for dropping only
+    std::size_t    ids_stride    = 0;       // bytes from token to token
+    std::size_t    weights_slot  = 0;       // bytes from slot to slot
+    std::size_t    weights_token = 0;       // bytes from token to token
     std::int64_t   n_used        = 0;
     std::int64_t   n_tokens      = 0;
 };
@@ -75,16 +75,16 @@ class ExpertStore {
 
     ExpertTable & table() { return table_; }
     // Memory that tensors of the table were placed in. Must not be touched before start().
-    void          add_arena(MemoryRange range) { arena_.push_back(range); }
+    void add_arena(MemoryRange range) { arena_.push_back(range); }
 
     std::uint64_t floor_bytes(std::size_t lanes, std::uint32_t n_ubatch, std::uint32_t n_expert_used) const;
     // Throws std::runtime_error with what is wrong.
-    void          start(const StoreOptions & options);
-    void          set_cold_drop(float fraction, bool in_prefill);
-    void          stop();
+    void start(const StoreOptions & options);
+    void set_cold_drop(float fraction, bool in_prefill);
+    void stop();
 
     // Called by whoever runs the graph.
-    void        begin_decode(bool prefill);
+    void begin_decode(bool prefill);
     // False: a decode must not go on (cancelled, or an error is pending).
     bool        may_go_on() const { return !halted_.load(std::memory_order_relaxed); }
     void        route(int layer, Routing & routing);
@@ -143,20 +143,20 @@ class ExpertStore {
     std::unique_ptr<ExpertCache> cache_;
 
     mutable std::mutex       mutex_;
-    std::condition_variable  work_;   // for lanes: a job is there
-    std::condition_variable  done_;   // for the decode: a demanded slice arrived
-    std::condition_variable  freed_;  // for lanes: something may be evicted now
-    std::condition_variable  tick_;   // for the prefault and guard threads: stop
+    std::condition_variable  work_;  // for lanes: a job is there
+    std::condition_variable  done_;  // for the decode: a demanded slice arrived
+    std::condition_variable  freed_; // for lanes: something may be evicted now
+    std::condition_variable  tick_;  // for the prefault and guard threads: stop
     std::deque<SliceId>      demand_queue_;
     std::deque<SliceId>      prefetch_queue_;
-    std::size_t              demanded_ = 0;  // slices the running layer waits for
-    std::size_t              running_  = 0;  // lanes at work
+    std::size_t              demanded_ = 0; // slices the running layer waits for
+    std::size_t              running_  = 0; // lanes at work
     std::vector<std::thread> threads_;
-    bool                     stopping_     = false;
-    bool                     prefaulting_  = false;
-    bool                     decoding_     = false;
-    bool                     prefill_      = false;
-    bool                     flush_        = false;
+    bool                     stopping_    = false;
+    bool                     prefaulting_ = false;
+    bool                     decoding_    = false;
+    bool                     prefill_     = false;
+    bool                     flush_       = false;
     std::string              error_;
     std::atomic<bool>        halted_{ false };
 
@@ -166,8 +166,8 @@ class ExpertStore {
     std::unordered_map<int, std::vector<std::uint32_t>> last_routed_;
     std::vector<std::uint32_t>                          scratch_;
 
-    Counters                  counts_;  // under the lock
+    Counters                  counts_; // under the lock
     std::atomic<std::int64_t> read_error_in_{ -1 };
 };
 
-}  // namespace moestream
+} // namespace moestream

@@ -55,7 +55,7 @@ void back_off(int attempt) {
     }
 }
 
-}  // namespace
+} // namespace
 
 Userfault::~Userfault() {
     if (fd_ >= 0) {
@@ -64,8 +64,7 @@ Userfault::~Userfault() {
 }
 
 std::string Userfault::open() {
-    fd_ = static_cast<int>(
-        syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));
+    fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));
     if (fd_ < 0) {
         return failed("userfaultfd");
     }
@@ -85,10 +84,8 @@ std::string Userfault::watch(std::uint8_t * base, std::size_t bytes) {
     return ioctl(fd_, UFFDIO_REGISTER, &range) == 0 ? std::string() : failed("userfaultfd register");
 }
 
-std::string Userfault::move(std::uint8_t *                dst,
-                            std::uint8_t *                src,
-                            std::size_t                   bytes,
-                            std::vector<std::uint8_t *> & left_over) {
+std::string
+Userfault::move(std::uint8_t * dst, std::uint8_t * src, std::size_t bytes, std::vector<std::uint8_t *> & left_over) {
     const std::size_t page  = os::page_size();
     std::size_t       done  = 0;
     int               tries = 0;
@@ -124,10 +121,7 @@ std::string Userfault::move(std::uint8_t *                dst,
     return {};
 }
 
-std::string Userfault::copy(std::uint8_t *       dst,
-                            const std::uint8_t * src,
-                            std::size_t          bytes,
-                            std::size_t &        skipped) {
+std::string Userfault::copy(std::uint8_t * dst, const std::uint8_t * src, std::size_t bytes, std::size_t & skipped) {
     const std::size_t page  = os::page_size();
     std::size_t       done  = 0;
     int               tries = 0;
@@ -174,8 +168,7 @@ std::vector<std::uint8_t *> Userfault::pending_faults() {
         for (std::size_t i = 0; i < static_cast<std::size_t>(n) / sizeof messages[0]; ++i) {
             if (messages[i].event == UFFD_EVENT_PAGEFAULT) {
                 const std::uintptr_t address = messages[i].arg.pagefault.address;
-                pages.push_back(
-                    reinterpret_cast<std::uint8_t *>(address / os::page_size() * os::page_size()));
+                pages.push_back(reinterpret_cast<std::uint8_t *>(address / os::page_size() * os::page_size()));
             }
         }
     }
@@ -214,7 +207,7 @@ template <typename Attempt> bool on_scratch_pages(std::string & why_not, Attempt
     return why_not.empty();
 }
 
-}  // namespace
+} // namespace
 
 bool userfault_can_copy(std::string & why_not) {
     return on_scratch_pages(why_not, [](Userfault & fault, auto * dst, auto * src, auto page) {
@@ -250,7 +243,7 @@ std::string Userfault::move(std::uint8_t *, std::uint8_t *, std::size_t, std::ve
 std::string Userfault::copy(std::uint8_t *, const std::uint8_t *, std::size_t, std::size_t &) {
     return kNotHere;
 }
-void Userfault::wake(std::uint8_t *) {}
+void                        Userfault::wake(std::uint8_t *) {}
 std::vector<std::uint8_t *> Userfault::pending_faults() {
     return {};
 }
@@ -265,4 +258,4 @@ bool userfault_can_move(std::string & why_not) {
 
 #endif
 
-}  // namespace moestream
+} // namespace moestream

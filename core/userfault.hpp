@@ -23,13 +23,11 @@ class Userfault {
     // Moves pages from src to dst without copying and wakes who waits for them (Linux 6.8).
     // Pages already present at dst stay, and their twins at src are appended to `left_over`.
     // A page that the kernel will not move is copied instead, and src loses it all the same.
-    std::string move(std::uint8_t *                dst,
-                     std::uint8_t *                src,
-                     std::size_t                   bytes,
-                     std::vector<std::uint8_t *> & left_over);
+    std::string
+    move(std::uint8_t * dst, std::uint8_t * src, std::size_t bytes, std::vector<std::uint8_t *> & left_over);
     // Copies, skipping pages that are present at dst; their number is added to `skipped`.
     std::string copy(std::uint8_t * dst, const std::uint8_t * src, std::size_t bytes, std::size_t & skipped);
-    void wake(std::uint8_t * page);
+    void        wake(std::uint8_t * page);
 
     // Addresses of faults nobody has collected yet; does not block.
     std::vector<std::uint8_t *> pending_faults();
@@ -42,4 +40,4 @@ class Userfault {
 bool userfault_can_copy(std::string & why_not);
 bool userfault_can_move(std::string & why_not);
 
-}  // namespace moestream
+} // namespace moestream

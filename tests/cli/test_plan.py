@@ -57,7 +57,7 @@ def test_a_model_that_does_not_fit(
 
 def test_below_the_cliff(cli: Cli, tiny: ModelMaker) -> None:
     big = tiny("qwen3moe", n_ff=256, n_expert=64, n_used=32)
-    result = cli("plan", big, "--cache-ceil-mb", "3", "--measure-s", "0.3")
+    result = cli("plan", big, "--cache-ceil-mb", "6", "--measure-s", "0.3")
     assert "below one token's demand" in result.out
     assert "nothing hits" in result.out
 

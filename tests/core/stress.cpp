@@ -57,8 +57,8 @@ class Run {
         std::uint64_t offset = c.stride % moestream::os::page_size() == 0 ? moestream::os::page_size() : 123;
         for (int layer = 0; layer < kLayers; ++layer) {
             for (int order = 0; order < 3; ++order) {
-                tensors_.push_back({ "t" + std::to_string(layer) + "." + std::to_string(order), layer, order, offset,
-                                     c.stride });
+                tensors_.push_back(
+                    { "t" + std::to_string(layer) + "." + std::to_string(order), layer, order, offset, c.stride });
                 offset += c.stride * kExperts;
             }
         }
@@ -71,9 +71,9 @@ class Run {
     }
 
     void go(std::chrono::milliseconds duration) {
-        const std::size_t  page = moestream::os::page_size();
-        ExpertStore        store({ path_ }, true);
-        std::size_t        arena_bytes = page;
+        const std::size_t page = moestream::os::page_size();
+        ExpertStore       store({ path_ }, true);
+        std::size_t       arena_bytes = page;
         for (const TensorSpec & t : tensors_) {
             store.table().add(t.name, t.layer, t.order, 0, t.offset, kExperts, t.stride);
             arena_bytes += t.stride * kExperts + 3 * page;
@@ -116,7 +116,7 @@ class Run {
                 }
             }
         });
-        const auto end = std::chrono::steady_clock::now() + duration;
+        const auto  end = std::chrono::steady_clock::now() + duration;
         while (std::chrono::steady_clock::now() < end) {
             decode(store);
         }
@@ -176,7 +176,7 @@ class Run {
                 const auto * tensor = store.table().find(spec.name);
                 for (std::size_t i = first; i < ids.size(); i += 2) {
                     if (!store.may_go_on()) {
-                        return;  // what comes now need not be right
+                        return; // what comes now need not be right
                     }
                     const std::uint64_t at = static_cast<std::uint64_t>(ids[i]) * spec.stride;
                     if (std::memcmp(tensor->data + at, bytes_.data() + spec.offset + at, spec.stride) != 0 &&
@@ -200,7 +200,7 @@ class Run {
     std::uint64_t             halted_  = 0;
 };
 
-}  // namespace
+} // namespace
 
 int main(int argc, char ** argv) {
     const double   seconds = argc > 1 ? std::atof(argv[1]) : 10;
@@ -223,7 +223,7 @@ int main(int argc, char ** argv) {
     }
     const auto each = std::chrono::milliseconds(static_cast<long>(seconds * 1000 / static_cast<double>(cases.size())));
     const char *      directory = std::getenv("TMPDIR");
-    const std::string path = std::string(directory != nullptr ? directory : "/tmp") + "/moestream-stress-" +
+    const std::string path      = std::string(directory != nullptr ? directory : "/tmp") + "/moestream-stress-" +
                              std::to_string(std::random_device{}()) + ".bin";
     for (const Case & c : cases) {
         Run(c, path, seed).go(each);

@@ -101,26 +101,35 @@ def run_case(originals: list[list[Path]], directory: Path, seed: int, case: int)
         paths.append(path)
     if len(paths) > 1 and rng.random() < 0.1:
         rng.choice(paths).unlink()
+    chosen = paths[0] if rng.random() < 0.95 else rng.choice(paths)
     try:
-        model = read_model(paths[0] if rng.random() < 0.95 else rng.choice(paths))
-        check_model(model)
-        layout = expert_layout(model)
-        override_pattern(layout)
-        layout.token_demand()
-        layout.layer_demand()
-        for tensor in layout.tensors:
-            end = tensor.offset + tensor.n_expert * tensor.stride
-            assert 0 < tensor.offset < end <= model.file_sizes[tensor.shard], tensor
-        return "accepted"
+        return _read(chosen)
     except MoestreamError as error:
-        text = str(error)
-        assert text, error
-        assert "\n" not in text, text
-        assert len(text) < 2000, text
-        return type(error).__name__
+        return _outcome(error)
     finally:
         for path in paths:
             path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str:
+    model = read_model(path)
+    check_model(model)
+    layout = expert_layout(model)
+    override_pattern(layout)
+    layout.token_demand()
+    layout.layer_demand()
+    for tensor in layout.tensors:
+        end = tensor.offset + tensor.n_expert * tensor.stride
+        if not 0 < tensor.offset < end <= model.file_sizes[tensor.shard]:
+            raise AssertionError(f"accepted a tensor that is not in its file: {tensor}")
+    return "accepted"
+
+
+def _outcome(error: MoestreamError) -> str:
+    text = str(error)
+    if not text or "\n" in text or len(text) > 2000:
+        raise AssertionError(f"not one clear line: {text!r}")
+    return type(error).__name__
 
 
 def main() -> int:

@@ -61,9 +61,7 @@ def refused(model: GGUFModel, message: str) -> None:
         ("attention.sliding_window", 2**31, "sliding window"),
     ],
 )
-def test_settings(
-    tiny: ModelMaker, arch: str, key: str, value: MetaValue, message: str
-) -> None:
+def test_settings(tiny: ModelMaker, arch: str, key: str, value: MetaValue, message: str) -> None:
     refused(changed(read_model(tiny(arch)), {f"{arch}.{key}": value}), message)
 
 
@@ -95,6 +93,12 @@ def test_heads_that_must_be_rotated_whole(tiny: ModelMaker, arch: str) -> None:
 def test_heads_that_must_span_the_width(tiny: ModelMaker, arch: str) -> None:
     model = changed(read_model(tiny(arch)), {f"{arch}.attention.head_count": 8})
     refused(model, "do not add up to its width of 128")
+
+
+def test_gating_function_missing(tiny: ModelMaker) -> None:
+    model = read_model(tiny("lfm2moe"))
+    refused(changed(model, {"lfm2moe.expert_gating_func": 0}), "how its experts are gated")
+    check_model(changed(read_model(tiny("glm4moe")), {"glm4moe.expert_gating_func": 0}))
 
 
 def test_value_heads_of_another_size(tiny: ModelMaker) -> None:

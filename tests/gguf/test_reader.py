@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from moestream.errors import GGUFError
 from moestream.gguf import (
     GGMLType,
+    MetaValue,
     TensorSpec,
     Typed,
     ValueType,
@@ -44,7 +45,7 @@ def test_round_trip(tmp_path: Path, version: int, alignment: int, split: int) ->
         spec("d", 1, 2, 3, 4),
         spec("e", 7, kind=GGMLType.BF16),
     ]
-    metadata = {
+    metadata: dict[str, MetaValue | Typed] = {
         "general.architecture": "qwen3moe",
         "flag": True,
         "number": 7,
@@ -77,12 +78,12 @@ def test_round_trip(tmp_path: Path, version: int, alignment: int, split: int) ->
     for key, value in metadata.items():
         expected = value.value if isinstance(value, Typed) else value
         found = model.metadata[key]
-        assert (list(found) if isinstance(expected, list) else found) == expected
+        assert (found if isinstance(found, (bool, int, float, str)) else list(found)) == expected
     assert not list(tmp_path.glob("*.part"))
 
 
 def test_typed_access(tmp_path: Path) -> None:
-    metadata = {
+    metadata: dict[str, MetaValue | Typed] = {
         "general.architecture": "x",
         "x.n": 3,
         "x.list": [1, 2, 3],
@@ -117,9 +118,25 @@ def test_typed_access(tmp_path: Path) -> None:
             call()
 
 
+def test_names_are_fit_to_be_shown(tmp_path: Path) -> None:
+    for name, shown in (
+        ("A 1\x1b[2J\n", "A 1[2J"),
+        ("\x1b", "m"),
+        (" ", "m"),
+        ("x" * 500, "x" * 200),
+    ):
+        metadata = {"general.architecture": "x", "general.name": name}
+        (path,) = write_model(tmp_path / "m.gguf", metadata, [spec("a", 4)])
+        assert read_model(path).name == shown
+
+
 def test_arrays_are_sequences(tmp_path: Path) -> None:
     texts = [f"t{i}" for i in range(10)]
-    metadata = {"general.architecture": "x", "t": texts, "n": list(range(10))}
+    metadata: dict[str, MetaValue | Typed] = {
+        "general.architecture": "x",
+        "t": texts,
+        "n": list(range(10)),
+    }
     (path,) = write_model(tmp_path / "m.gguf", metadata, [spec("a", 4)])
     model = read_model(path)
     strings, numbers = model.metadata["t"], model.metadata["n"]

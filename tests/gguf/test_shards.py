@@ -14,7 +14,7 @@ from tests.gguf import raw
 from tests.gguf.raw import Raw
 
 
-@pytest.fixture()
+@pytest.fixture
 def shards(tiny: ModelMaker, tmp_path: Path) -> list[Path]:
     first = tiny("qwen3moe", split=3)
     for path in first.parent.glob(first.name.replace("00001-of", "*-of")):
@@ -54,7 +54,7 @@ def test_another_shard_given(shards: list[Path]) -> None:
 
 def test_shard_missing(shards: list[Path]) -> None:
     shards[1].unlink()
-    with pytest.raises(GGUFError, match="1 of the 3 shards .* are missing") as caught:
+    with pytest.raises(GGUFError, match=r"1 of the 3 shards .* are missing") as caught:
         read_model(shards[0])
     assert shards[1].name in str(caught.value)
 
@@ -100,7 +100,7 @@ def test_shards_of_another_model(tmp_path: Path) -> None:
     with pytest.raises(GGUFError, match=r"'split.count' is 3 and not 2"):
         read_model(first)
     _shard(second, 1, 2, 2, "a")
-    with pytest.raises(GGUFError, match="'a' is in .* as well as in"):
+    with pytest.raises(GGUFError, match=r"'a' is in .* as well as in"):
         read_model(first)
     _shard(second, 1, 2, 2, "b")
     assert list(read_model(first).tensors) == ["a", "b"]

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from moestream.errors import GGUFError
-from moestream.gguf import GGMLType, TensorSpec, Typed, ValueType, read_model, write_model
+from moestream.gguf import (
+    GGMLType,
+    MetaValue,
+    TensorSpec,
+    Typed,
+    ValueType,
+    read_model,
+    write_model,
+)
 
 
 def spec(name: str, *shape: int, kind: GGMLType = GGMLType.F32, extra: int = 0) -> TensorSpec:
@@ -66,7 +74,8 @@ def test_impossible_alignment(tmp_path: Path, alignment: int) -> None:
 
 
 def test_arrays_need_one_type(tmp_path: Path) -> None:
-    for value, message in (([], "unknown type"), ([1, "a"], "mixes")):
+    cases: list[tuple[MetaValue, str]] = [([], "unknown type"), ([0.5, 1], "mixes")]
+    for value, message in cases:
         with pytest.raises(GGUFError, match=message):
             write_model(tmp_path / "m.gguf", {"k": value}, [spec("a", 4)])
 
@@ -94,7 +103,11 @@ def test_progress_counts_every_byte(tmp_path: Path) -> None:
 
 
 def test_typed_values_keep_their_type(tmp_path: Path) -> None:
-    metadata = {"a": Typed(ValueType.UINT64, 1), "b": Typed(ValueType.INT8, [1, -1]), "c": 1}
+    metadata: dict[str, MetaValue | Typed] = {
+        "a": Typed(ValueType.UINT64, 1),
+        "b": Typed(ValueType.INT8, [1, -1]),
+        "c": 1,
+    }
     (path,) = write_model(tmp_path / "m.gguf", metadata, [spec("t", 4)])
     types = read_model(path).value_types
     assert types == {"a": ValueType.UINT64, "b": ValueType.INT8, "c": ValueType.UINT32}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import namedtuple
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -90,11 +91,7 @@ def test_decodes_along_the_planted_chain(small: Path) -> None:
             assert np.isfinite(logits).all()
         routing = reference.watched.routing
     assert len(set(tokens)) > 40  # it does not loop
-    shared = [
-        len({*a} & {*b}) / len(a)
-        for ids in routing.values()
-        for a, b in zip(ids, ids[1:], strict=False)
-    ]
+    shared = [len({*a} & {*b}) / len(a) for ids in routing.values() for a, b in pairwise(ids)]
     assert 0.2 < float(np.mean(shared)) < 0.65
 
 
@@ -153,9 +150,7 @@ def test_same_seed_same_giant(small: Path, tmp_path: Path) -> None:
         ({"skew": -1.0}, "skew must lie in"),
     ],
 )
-def test_settings_out_of_range(
-    tmp_path: Path, options: dict[str, float], message: str
-) -> None:
+def test_settings_out_of_range(tmp_path: Path, options: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_giant(SMALL, tmp_path / "x.gguf", **options)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="layers"):
@@ -171,7 +166,7 @@ def test_no_space_is_found_out_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture()
+@pytest.fixture
 def small_shape(monkeypatch: pytest.MonkeyPatch) -> GiantShape:
     monkeypatch.setitem(SHAPES, "qwen36-35b", SMALL)
     return SMALL
@@ -194,6 +189,8 @@ def test_command(
 def test_command_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["qwen36-35b", "--out", str(tmp_path / "no" / "m.gguf")]) == 2
     assert "no directory" in capsys.readouterr().err
+    assert main(["qwen36-35b", "--out", str(tmp_path), "--force"]) == 2
+    assert "is a directory" in capsys.readouterr().err
     assert main(["qwen36-35b", "--out", str(tmp_path / "m.gguf"), "--layers", "0"]) == 2
     assert "layers" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:

@@ -96,6 +96,16 @@ def test_override_pattern_matches_exactly_the_experts(tiny: ModelMaker, arch: st
         assert not pattern.search(name.replace("blk.", "blk.9"))
 
 
+def test_weights_node_follows_the_gating_function(tiny: ModelMaker) -> None:
+    for arch in ("glm4moe", "deepseek2", "lfm2moe"):
+        model = read_model(tiny(arch))
+        assert expert_layout(model).recipe.weights_node == "ffn_moe_weights"
+        model = changed(model, {f"{arch}.expert_gating_func": 3})
+        assert expert_layout(model).recipe.weights_node == "ffn_moe_weights_softmax"
+    model = changed(read_model(tiny("qwen3moe")), {"qwen3moe.expert_gating_func": 3})
+    assert expert_layout(model).recipe.weights_node == "ffn_moe_weights"  # it never looks
+
+
 def test_demands(tiny: ModelMaker) -> None:
     layout = expert_layout(read_model(tiny("qwen35moe")))
     expert = layout.expert_bytes_of(0)

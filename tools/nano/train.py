@@ -2,7 +2,7 @@
 
     python train.py --data BUILD/data --run BUILD/run
 
-All phases count steps, none counts seconds, so the process may be paused, killed and continued at
+From ``--focus-step`` on the second, narrower training stream is read. All phases count steps, none counts seconds, so the process may be paused, killed and continued at
 will. The stable phase ends at ``--stable-steps`` or as soon as a file named ``DECAY`` lies in the
 run folder (its text, if any, is the number of decay steps). Started again, it resumes from the
 last checkpoint.
@@ -143,19 +143,20 @@ def train(team: Team, model: NanoModel, arguments: argparse.Namespace) -> None:
     run, length, batch = arguments.run, arguments.length, arguments.batch
     schedule = Schedule(arguments.learning_rate, arguments.warmup_steps, arguments.decay_steps)
     trainer = Trainer(team, model, schedule, run, arguments.save_seconds)
-    batches = Windows(read_tokens(arguments.data / "train.bin"), length, batch, SEED)
-    held_out_tokens = read_tokens(arguments.data / "held_out.bin")
+    broad = Windows(read_tokens(arguments.data / "broad.bin"), length, batch, SEED)
+    focus = Windows(read_tokens(arguments.data / "focus.bin"), length, batch, SEED)
+    held_out_tokens = read_tokens(arguments.data / "focus_held_out.bin")
     held_out = held_out_windows(held_out_tokens, length, HELD_OUT_WINDOWS)
     reporter = Reporter(trainer, held_out, run, batch * length) if team.is_leader else None
     if reporter:
         count = sum(p.numel() for p in model.parameters())
-        print(f"{count / 1e6:.2f} M parameters, {batches.steps_per_epoch} steps an epoch")
-        print(f"from step {trainer.step}", flush=True)
+        print(f"{count / 1e6:.2f} M parameters, from step {trainer.step}", flush=True)
 
     while trainer.step < arguments.max_steps:
         watch_for_decay(trainer, run / "DECAY", arguments.stable_steps)
         if schedule.finished(trainer.step):
             break
+        batches = broad if trainer.step < arguments.focus_step else focus
         rows = team.share(batches.at(trainer.step))
         losses = compute_losses(model, rows, arguments.mtp_rows // team.size)
         trainer.update(losses.total)
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument("--mtp-rows", type=int, default=4, help="rows of a batch for the MTP loss")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--warmup-steps", type=int, default=60)
+    parser.add_argument("--focus-step", type=int, default=600)
     parser.add_argument("--stable-steps", type=int, default=3000)
     parser.add_argument("--decay-steps", type=int, default=1200)
     parser.add_argument("--max-steps", type=int, default=10**9)

@@ -131,7 +131,7 @@ def _reasoning(report: PlanReport) -> list[str]:
         lines += [
             f"  The cache holds {share:.0f} % of the experts. If routing had no memory at all, "
             f"{100 * speed.hits.low:.0f} % would hit;",
-            f"  if a token routed {NEIGHBOUR_OVERLAP:.0%} of the experts of the one before it, "
+            f"  if a token routed {100 * NEIGHBOUR_OVERLAP:.0f} % of the experts of the one before it, "
             f"{100 * speed.hits.high:.0f} %. Popular experts raise both.",
         ]
     else:
@@ -140,8 +140,9 @@ def _reasoning(report: PlanReport) -> list[str]:
         f"  Reading what misses takes {1e3 * speed.io_s_low:.0f} to {1e3 * speed.io_s_high:.0f} "
         f"ms a token at {rate:,.0f} MiB/s.",
         f"  So {speed.tok_s_low:.2f} tok/s if reading and computing take turns at the lower hit "
-        f"rate, {speed.tok_s_high:.2f} if reading hides behind computing at the higher;",
-        f"  {speed.tok_s_no_cache:.2f} without a cache.",
+        "rate,",
+        f"  {speed.tok_s_high:.2f} if reading hides behind computing at the higher; "
+        f"{speed.tok_s_no_cache:.2f} taking turns without a cache.",
     ]
     return lines
 

@@ -20,6 +20,7 @@ from moestream.llama.batch import Batch
 from moestream.llama.chat import ChatTemplate
 from moestream.llama.context import Context
 from moestream.llama.model import LoadProgress, Model
+from moestream.llama.precheck import check_loadable
 from moestream.llama.runtime import runtime
 from moestream.models.nano import resolve_model
 from moestream.streaming.budget import MIB
@@ -86,6 +87,7 @@ class _Opening:
         config, streaming = self.config, self.config.streaming
         path = resolve_model(config.model)
         gguf = read_model(path)
+        check_loadable(gguf)
         n_expert, n_used = expert_count_used(gguf, config.n_expert_used)
         chat_source = _read_template(config.chat_template)
         self.notes += runtime().notes

@@ -86,9 +86,8 @@ def _bits(rng: np.random.Generator, rows: int, columns: int) -> Bytes:
 
 
 def _half(values: npt.ArrayLike) -> Bytes:
-    halves: npt.NDArray[np.float16] = np.asarray(values, np.float16).reshape(-1, 1)
-    data: Bytes = halves.view(np.uint8)
-    return data
+    halves = np.asarray(values, np.float16).tobytes()
+    return np.frombuffer(halves, np.uint8).reshape(-1, 2)
 
 
 def _signs(rng: np.random.Generator, shape: int | tuple[int, int]) -> Floats:
@@ -96,7 +95,8 @@ def _signs(rng: np.random.Generator, shape: int | tuple[int, int]) -> Floats:
 
 
 def _random_f32(n: int, sigma: float, rng: np.random.Generator) -> Bytes:
-    return (rng.standard_normal(n, dtype=np.float32) * np.float32(sigma)).view(np.uint8)
+    values: Floats = rng.standard_normal(n, dtype=np.float32) * np.float32(sigma)
+    return values.view(np.uint8)
 
 
 def _random_f16(n: int, sigma: float, rng: np.random.Generator) -> Bytes:

@@ -45,12 +45,14 @@ class _Traits:
         full_rotary: all of a head must be rotated.
         delta_net: some layers are gated delta nets.
         heads_span_width: all heads together must be as wide as the model.
+        gating: the file must say what the gating function is.
     """
 
     equal_heads: bool = True
     full_rotary: bool = False
     delta_net: bool = False
     heads_span_width: bool = False
+    gating: bool = False
 
 
 _TRAITS: Final[dict[str, _Traits]] = {
@@ -62,7 +64,7 @@ _TRAITS: Final[dict[str, _Traits]] = {
     "glm4moe": _Traits(),
     "gpt-oss": _Traits(),
     "gemma4": _Traits(),
-    "lfm2moe": _Traits(heads_span_width=True),
+    "lfm2moe": _Traits(heads_span_width=True, gating=True),
     "deepseek2": _Traits(equal_heads=False),
 }
 
@@ -81,6 +83,8 @@ def check_model(model: GGUFModel) -> None:
         _check_vocabulary(model)
         traits = _TRAITS.get(model.architecture)
         if traits is not None:
+            gating = model.get_int("expert_gating_func", 0)
+            _require(not traits.gating or gating > 0, "it does not say how its experts are gated")
             _check_attention(model, traits)
             _check_output(model)
             if traits.delta_net:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +16,22 @@ __all__ = ["GGUFModel", "NumberArray", "StringArray", "TensorInfo", "shown"]
 
 _LENGTH: Final = struct.Struct("<Q")
 _MISSING: Final = object()
+_ARCHITECTURE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME_LENGTH: Final = 200
 _T = TypeVar("_T", bound="bool | int | float | str")
 
 
 def shown(value: object, limit: int = 80) -> str:
     """Return a value from a file as an error message may show it: escaped and of bounded length.
 
-    Paths come without quotes, everything else as ``repr`` gives it.
+    Paths come whole and without quotes, everything else as ``repr`` gives it.
     """
-    text = str(value) if isinstance(value, Path) else repr(value)
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= limit or isinstance(value, Path) else f"{text[:limit]}..."
+    if isinstance(value, Path):
+        return "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
+        )
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 class StringArray(Sequence[str]):
@@ -148,18 +154,20 @@ class GGUFModel:
     def architecture(self) -> str:
         """Name of the model's architecture."""
         value = self.metadata.get("general.architecture")
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not _ARCHITECTURE.fullmatch(value):
+            found = "missing" if value is None else shown(value)
             raise GGUFError(
                 f"{shown(self.paths[0])} does not say what architecture it is: "
-                "'general.architecture' is missing or not text; it is not a language model"
+                f"'general.architecture' is {found}; it is not a language model"
             )
         return value
 
     @property
     def name(self) -> str:
-        """Name the model gives itself, or its file's."""
+        """Name the model gives itself, fit to be shown, or its file's."""
         value = self.metadata.get("general.name")
-        return value if isinstance(value, str) and value else self.paths[0].stem
+        name = value[:_NAME_LENGTH] if isinstance(value, str) else ""
+        return "".join(filter(str.isprintable, name)).strip() or shown(Path(self.paths[0].stem))
 
     def has(self, key: str) -> bool:
         """Whether the architecture's metadata has ``key``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from types import MappingProxyType
@@ -95,7 +96,7 @@ def _shard_paths(first: Header, count: int) -> list[Path]:
         )
     base = path.with_name(f"{match['stem']}.gguf")
     paths = [shard_path(base, index, count) for index in range(count)]
-    missing = [p for p in paths if not p.exists()]
+    missing = [p for p in paths if not os.path.lexists(p)]
     if missing:
         names = ", ".join(shown(Path(p.name)) for p in missing[:4])
         more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""

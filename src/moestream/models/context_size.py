@@ -93,5 +93,5 @@ def _compute(model: GGUFModel, positions: int, n_ubatch: int, kv_width: int) -> 
         len(tokens) if tokens is not None and not isinstance(tokens, (bool, int, float, str)) else 0
     )
     inner = model.get_int("ssm.inner_size", 0)
-    per_token = used * (3 * hidden + width) + 8 * width + 4 * kv_width + 6 * inner + positions
+    per_token = used * (2 * hidden + width) + 4 * width + 2 * (kv_width + inner) + positions
     return (n_ubatch * per_token + 2 * vocabulary) * _F32

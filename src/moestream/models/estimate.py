@@ -41,7 +41,7 @@ class SpeedEstimate:
         tok_s_low: worse hit rate, and reads that nothing is hidden behind.
         tok_s_high: better hit rate, and reads that hide completely behind compute.
         tok_s_resident: if every expert were in memory.
-        tok_s_no_cache: if none were kept.
+        tok_s_no_cache: if none were kept, and reads that nothing is hidden behind.
     """
 
     hits: HitRange
@@ -97,5 +97,5 @@ def estimate_speed(
         tok_s_low=1.0 / (compute_s + io_high),
         tok_s_high=1.0 / max(compute_s, io_low),
         tok_s_resident=1.0 / compute_s,
-        tok_s_no_cache=1.0 / max(compute_s, io_all),
+        tok_s_no_cache=1.0 / (compute_s + io_all),
     )

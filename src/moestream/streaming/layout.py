@@ -47,6 +47,7 @@ class ExpertLayout:
     """The routed experts of a model.
 
     Attributes:
+        recipe: the architecture's, as it applies to this file.
         tensors: by layer, then in order of use. Those of nextn blocks are included where the file
             has them whole.
         n_layer: trunk layers. The nextn blocks have the indices after them.
@@ -118,7 +119,7 @@ def expert_layout(model: GGUFModel) -> ExpertLayout:
         GGUFError: if its metadata and its tensors contradict each other.
     """
     arch = model.architecture
-    recipe = recipe_for(arch)
+    recipe = recipe_for(arch).with_gating(model.get_int("expert_gating_func", 0))
     n_expert = model.get_int("expert_count", 0)
     if n_expert == 0:
         raise UnsupportedModelError(

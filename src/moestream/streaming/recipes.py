@@ -7,7 +7,7 @@ llama.cpp builds its experts with the common code (see docs/adding-a-model.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moestream.errors import UnsupportedModelError
 
@@ -15,6 +15,9 @@ __all__ = ["Recipe", "architectures", "recipe_for"]
 
 _SPLIT = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 _FUSED = ("ffn_gate_up_exps", "ffn_down_exps")
+# A router that picks on logits, and of which only the picked ones go through a softmax.
+_SOFTMAX_OF_CHOSEN = 3
+_SOFTMAX_NODE = "ffn_moe_weights_softmax"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,21 @@ class Recipe:
             most a normalisation to a sum of one and a constant factor. So an expert is dropped
             by writing a zero here, and scaling the layer's other weights to the old sum
             renormalises whatever follows.
+        gating_in_file: whether the file says how the router turns logits into weights, and with
+            it whether the weights node is another one.
     """
 
     arch: str
     layouts: tuple[tuple[str, ...], ...]
     routing_node: str = "ffn_moe_topk"
     weights_node: str = "ffn_moe_weights"
+    gating_in_file: bool = False
+
+    def with_gating(self, function: int) -> Recipe:
+        """Return the recipe for a file that names this gating function."""
+        if self.gating_in_file and function == _SOFTMAX_OF_CHOSEN:
+            return replace(self, weights_node=_SOFTMAX_NODE)
+        return self
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -53,13 +65,12 @@ _RECIPES: dict[str, Recipe] = {
         Recipe("qwen3moe", (_SPLIT,)),
         Recipe("qwen2moe", (_SPLIT,)),
         Recipe("qwen3next", (_SPLIT, _FUSED)),
-        # Its router picks on logits; only the picked ones go through a softmax.
-        Recipe("gpt-oss", (_SPLIT,), weights_node="ffn_moe_weights_softmax"),
+        Recipe("gpt-oss", (_SPLIT,), weights_node=_SOFTMAX_NODE),
         Recipe("gemma4", (_FUSED, _SPLIT)),
-        Recipe("lfm2moe", (_SPLIT,)),
+        Recipe("lfm2moe", (_SPLIT,), gating_in_file=True),
         Recipe("olmoe", (_SPLIT,)),
-        Recipe("glm4moe", (_SPLIT,)),
-        Recipe("deepseek2", (_SPLIT, _FUSED)),
+        Recipe("glm4moe", (_SPLIT,), gating_in_file=True),
+        Recipe("deepseek2", (_SPLIT, _FUSED), gating_in_file=True),
     )
 }
 

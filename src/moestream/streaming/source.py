@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from moestream.config import StreamingConfig
 from moestream.errors import (
     ConfigError,
-    GGUFError,
     MemoryBudgetError,
     ModelError,
     PlatformError,
@@ -251,22 +250,14 @@ def choose_layout(
 def expert_count_used(gguf: GGUFModel, override: int | None) -> tuple[int, int]:
     """Experts per layer and experts a token uses, as the model will be run.
 
-    llama.cpp aborts the process on numbers that do not fit together, so they are checked first.
-
     Raises:
         ConfigError: the override does not fit the model.
-        GGUFError: the file's own numbers do not fit together.
     """
     n_expert = gguf.get_int("expert_count", 0)
-    in_file = gguf.get_ints("expert_used_count", max(gguf.get_int("block_count", 1), 1), 0)
-    used = max(in_file, default=0)
-    if n_expert == 0:
-        if override is not None:
-            raise ConfigError("experts per token cannot be set: this model has no experts")
-        if used:
-            raise GGUFError(f"{gguf.paths[0]} claims to use {used} of 0 experts")
-        return 0, 0
+    used = max(gguf.get_ints("expert_used_count", gguf.get_int("block_count"), 0))
     if override is not None:
+        if n_expert == 0:
+            raise ConfigError("experts per token cannot be set: this model has no experts")
         key = f"{gguf.architecture}.expert_used_count"
         if not isinstance(gguf.metadata.get(key), int):
             raise ConfigError(
@@ -277,8 +268,6 @@ def expert_count_used(gguf: GGUFModel, override: int | None) -> tuple[int, int]:
                 f"experts per token must not be more than the model's {n_expert}, got {override}"
             )
         return n_expert, override
-    if not 0 < used <= n_expert:
-        raise GGUFError(f"{gguf.paths[0]} claims to use {used} of {n_expert} experts")
     return n_expert, used
 
 

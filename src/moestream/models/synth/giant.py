@@ -75,6 +75,8 @@ def make_giant(
         raise ConfigError(f"a giant has 1 to 500 layers, not {shape.layers}")
     if not path.parent.is_dir():
         raise ConfigError(f"there is no directory {shown(path.parent)} to write the model into")
+    if path.is_dir():
+        raise ConfigError(f"{shown(path)} is a directory; give the name of the file to write")
     needed = giant_bytes(shape) + _HEADROOM
     free = shutil.disk_usage(path.parent).free
     if free < needed:

@@ -28,7 +28,7 @@ __all__ = ["PlantedTokens", "overlap_of", "shared_variance_for"]
 _ROWS = 8192  # per chunk
 _TOPIC = 4096  # tokens per topic
 _JUMPS = 0.02  # share of tokens whose successor is in another topic
-_SEVERAL = 0.4  # share of tokens with two successors
+_SEVERAL = 0.7  # share of tokens with two successors
 
 Ints = npt.NDArray[np.int64]
 

@@ -161,6 +161,7 @@ void bind_dense(nb::module_ & m) {
         .def("add_tensor", &DenseMapping::add, "name"_a, nb::kw_only(), "file"_a, "offset"_a, "nbytes"_a)
         .def("buffer_type", [](DenseMapping & self) { return address(self.handle()); })
         .def("finish_load", &DenseMapping::finish_load)
+        .def_prop_ro("lost_pages", &DenseMapping::lost_pages)
         .def("warm", &DenseMapping::warm, Release());
 }
 

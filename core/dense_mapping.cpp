@@ -80,6 +80,22 @@ std::string DenseMapping::map(ggml_tensor * tensor) {
 #endif
 }
 
+void DenseMapping::finish_load() {
+    type_.finish_load();
+    for (const MemoryRange & range : type_.ranges()) {
+        guards_.push_back(std::make_unique<BusGuard>());
+        guards_.back()->watch(range);
+    }
+}
+
+std::size_t DenseMapping::lost_pages() const {
+    std::size_t lost = 0;
+    for (const auto & guard : guards_) {
+        lost += guard->lost_pages();
+    }
+    return lost;
+}
+
 std::uint64_t DenseMapping::warm() {
     std::uint64_t touched = 0;
 #ifndef _WIN32

@@ -1,10 +1,12 @@
 // Dense weights mapped from the file: nothing is read before it is used, nothing is copied.
 #pragma once
 
+#include "bus_guard.hpp"
 #include "file_buffer.hpp"
 #include "shard_file.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +24,10 @@ class DenseMapping {
     void add(const std::string & name, std::size_t file, std::uint64_t offset, std::uint64_t bytes);
 
     ggml_backend_buffer_type_t handle() { return type_.handle(); }
-    void                       finish_load() { type_.finish_load(); }
+    void                       finish_load();
+    // Pages that could not be read since, because a file got shorter; they read as zeros.
+    std::size_t lost_pages() const;
+
     // Reads every mapped tensor into the page cache; the bytes touched.
     std::uint64_t warm();
 
@@ -39,6 +44,7 @@ class DenseMapping {
     std::unordered_map<std::string, Tensor> tensors_;
     std::vector<MemoryRange>                mapped_;
     FileBufferType                          type_;
+    std::vector<std::unique_ptr<BusGuard>>  guards_;
 };
 
 } // namespace moestream

@@ -207,5 +207,10 @@ class DenseMapping:
     def add_tensor(self, name: str, *, file: int, offset: int, nbytes: int) -> None: ...
     def buffer_type(self) -> int: ...
     def finish_load(self) -> None: ...
+    @property
+    def lost_pages(self) -> int:
+        """Mapped pages that could not be read because a file got shorter; they read as zeros, so
+        whatever was computed with them is meaningless."""
+
     def warm(self) -> int:
         """Read every mapped tensor into the page cache; bytes touched. Releases the GIL."""

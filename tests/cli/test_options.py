@@ -105,6 +105,7 @@ def test_version(cli: Cli) -> None:
         (["run", "-p", "hi", "--prefetch", "1", "--cache-mb", "0"], "prefetch"),
         (["run", "-p", "hi", "--json", "--json-lines"], "--json-lines"),
         (["run", "-p", "hi", "-f", "x"], "--file"),
+        (["run", "-p", "hi", "-n", "0"], "1 or more"),
         (["pull", "not a reference"], "OWNER/NAME"),
     ],
 )

@@ -15,9 +15,9 @@ from moestream.gguf import GGMLType, GGUFModel, MetaValue, TensorInfo, read_mode
 from moestream.streaming.layout import expert_layout, override_pattern
 from tests.conftest import ModelMaker
 from tests.fixtures import FIXTURE_ARCHS
+from tests.fixtures.tiny import NEXTN_ARCHS
 
 DENSE_FIRST = {"lfm2moe", "glm4moe", "deepseek2"}
-NEXTN = ("qwen35moe", "qwen3next", "glm4moe", "deepseek2")
 
 
 def changed(
@@ -119,7 +119,7 @@ def test_demands(tiny: ModelMaker) -> None:
     assert layout.expert_bytes_of(99) == 0
 
 
-@pytest.mark.parametrize("arch", NEXTN)
+@pytest.mark.parametrize("arch", NEXTN_ARCHS)
 def test_nextn_blocks(tiny: ModelMaker, arch: str) -> None:
     model = read_model(tiny(arch, nextn=1))
     layout = expert_layout(model)

@@ -2,10 +2,10 @@
 
     python train.py --data BUILD/data --run BUILD/run
 
-From ``--focus-step`` on the second, narrower training stream is read. All phases count steps, none counts seconds, so the process may be paused, killed and continued at
-will. The stable phase ends at ``--stable-steps`` or as soon as a file named ``DECAY`` lies in the
-run folder (its text, if any, is the number of decay steps). Started again, it resumes from the
-last checkpoint.
+From ``--focus-step`` on the second, narrower training stream is read. The stable phase ends at
+``--stable-steps`` or as soon as a file named ``DECAY`` lies in the run folder (its text, if any,
+is the number of decay steps). All phases count steps, none counts seconds, so the process may be
+paused, killed and continued at will: it resumes from the last checkpoint.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -45,6 +46,9 @@ for _function in (run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, arc
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code and never raises an ordinary exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # whatever the locale cannot show
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         result = app(words, prog_name="moestream", standalone_mode=False)

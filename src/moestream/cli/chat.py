@@ -55,11 +55,12 @@ def chat(
     from moestream.cli.repl import Repl
     from moestream.cli.turn import open_session
 
+    limit = limits.limit
     config = engine.config(sampling.config())
     conversation = Conversation.load(load) if load is not None else Conversation()
     if template.system is not None:
         conversation.system = template.system
-    interactive = sys.stdin.isatty()
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
     with open_session(config) as session:
         session.render(conversation.asking("?"))  # refuse a model without a template right away
         readline = load_readline() if interactive else None
@@ -70,7 +71,7 @@ def chat(
             MessageReader(terminal_line if interactive else piped_line),
             conversation=conversation,
             sampling=config.sampling,
-            max_tokens=limits.limit,
+            max_tokens=limit,
             stops=limits.stops,
             thinking=template.enable_thinking,
             stats=stats,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from moestream.config import EMBEDDED_MODEL, EngineConfig, SamplingConfig, StreamingConfig
+from moestream.errors import ConfigError
 
 __all__ = [
     "EngineOptions",
@@ -403,6 +404,8 @@ class LimitOptions:
     @property
     def limit(self) -> int | None:
         """The most tokens, or ``None`` for no limit."""
+        if self.max_tokens == 0:
+            raise ConfigError("the number of tokens to generate must be 1 or more, or -1: 0")
         return None if self.max_tokens < 0 else self.max_tokens
 
     @property

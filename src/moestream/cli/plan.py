@@ -83,7 +83,7 @@ def _print(report: PlanReport) -> None:
     if report.n_expert:
         rows += [
             ("left for experts", mib(memory.left_for_experts), ""),
-            ("all experts", mib(memory.experts), ""),
+            ("all experts", mib(memory.experts), "of the trunk"),
             ("--cache-mb auto", mib(memory.auto_cache), f"limited by {memory.limited_by}"),
             ("one token, one layer", mib(memory.layer_demand), "the least that works"),
             ("one token, all layers", mib(memory.token_demand), "routed, before the cache"),
@@ -119,7 +119,7 @@ def _reasoning(report: PlanReport) -> list[str]:
         return []
     floor = (
         f"Multiplying takes {1e3 * speed.compute_s:.0f} ms a token at the measured rates; "
-        f"with everything in memory that is at most {speed.tok_s_resident:.2f} tok/s."
+        f"with everything in memory that is at most {_rate(speed.tok_s_resident)} tok/s."
     )
     if speed.hits.low >= 1.0:
         return ["", "Estimate", f"  {floor}", "  All experts fit into the cache."]
@@ -128,10 +128,11 @@ def _reasoning(report: PlanReport) -> list[str]:
     lines = ["", "Estimate", f"  {floor}"]
     if speed.hits.high > 0.0:
         share = 100 * memory.auto_cache / memory.experts
+        again = 100 * NEIGHBOUR_OVERLAP
         lines += [
             f"  The cache holds {share:.0f} % of the experts. If routing had no memory at all, "
             f"{100 * speed.hits.low:.0f} % would hit;",
-            f"  if a token routed {100 * NEIGHBOUR_OVERLAP:.0f} % of the experts of the one before it, "
+            f"  if a token routed {again:.0f} % of the experts of the one before it, "
             f"{100 * speed.hits.high:.0f} %. Popular experts raise both.",
         ]
     else:
@@ -139,12 +140,16 @@ def _reasoning(report: PlanReport) -> list[str]:
     lines += [
         f"  Reading what misses takes {1e3 * speed.io_s_low:.0f} to {1e3 * speed.io_s_high:.0f} "
         f"ms a token at {rate:,.0f} MiB/s.",
-        f"  So {speed.tok_s_low:.2f} tok/s if reading and computing take turns at the lower hit "
+        f"  So {_rate(speed.tok_s_low)} tok/s if reading and computing take turns at the lower hit "
         "rate,",
-        f"  {speed.tok_s_high:.2f} if reading hides behind computing at the higher; "
-        f"{speed.tok_s_no_cache:.2f} taking turns without a cache.",
+        f"  {_rate(speed.tok_s_high)} if reading hides behind computing at the higher; "
+        f"{_rate(speed.tok_s_no_cache)} taking turns without a cache.",
     ]
     return lines
+
+
+def _rate(tokens_per_s: float) -> str:
+    return f"{tokens_per_s:.0f}" if tokens_per_s >= 100 else f"{tokens_per_s:.2f}"
 
 
 def as_json(report: PlanReport) -> dict[str, Any]:

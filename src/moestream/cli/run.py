@@ -89,6 +89,7 @@ def run(
         raise ConfigError("--json and --json-lines exclude each other")
     if prompt is not None and file is not None:
         raise ConfigError("give the prompt with --prompt or with --file, not with both")
+    limit = limits.limit
     config = engine.config(sampling.config())
     text = _read_prompt(prompt, file)
     form: Format = "json" if json else "lines" if json_lines else "text"
@@ -99,7 +100,7 @@ def run(
                 try:
                     return session.chat(
                         Conversation(system=template.system).asking(text),
-                        max_tokens=limits.limit,
+                        max_tokens=limit,
                         stop=limits.stops,
                         enable_thinking=template.enable_thinking,
                     )
@@ -107,7 +108,7 @@ def run(
                     if template.system is not None:
                         raise
                     note("note: no chat template, so the prompt is continued as it is")
-            return session.generate(text, max_tokens=limits.limit, stop=limits.stops)
+            return session.generate(text, max_tokens=limit, stop=limits.stops)
 
         turn = play(session, events, form)
         if form != "text":

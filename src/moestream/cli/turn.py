@@ -62,9 +62,10 @@ def play(
                 elif form == "lines":
                     write_json(token_record(event), compact=True)
         finally:
-            if form == "text" and pieces and not "".join(pieces[-1:]).endswith("\n"):
+            text = "".join(pieces)
+            if form == "text" and text and not text.endswith("\n"):
                 write("\n")
-    return Turn("".join(pieces), session.last_summary, interrupt.requested)
+    return Turn(text, session.last_summary, interrupt.requested)
 
 
 def token_record(event: TokenEvent) -> dict[str, Any]:

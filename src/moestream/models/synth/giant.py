@@ -56,6 +56,12 @@ def make_giant(
 ) -> Path:
     """Write a giant of ``shape`` to ``path``; it appears there when it is complete.
 
+    Measured in llama.cpp, greedy decoding, six to eight layers of the 35B shape: asked for an
+    overlap of 0.20, 0.40 and 0.55, got 0.20, 0.42 to 0.44 and 0.62. At 0.40 the most popular tenth
+    of a layer's experts takes 83 % of the routings of 64 tokens, and the nextn head's drafts are
+    accepted in 81 % of the cases at width 1 and 69 % at width 3. The overlap holds within a topic,
+    which is what a model walks through when it decodes; a prompt of unrelated words has less.
+
     Args:
         overlap: share of a token's experts that the token before it used too.
         skew: width of the lognormal distribution of the router rows' norms; 0 makes all experts

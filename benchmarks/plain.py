@@ -1,4 +1,4 @@
-"""The baseline: a plain greedy loop over llama-cpp-python's low-level API, nothing of ours in it."""
+"""The baseline: a plain greedy loop over llama-cpp-python's low-level API, nothing else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "100")  # as moestream does; see docs/se
 import llama_cpp.llama_cpp as llama
 import numpy as np
 
-_silent: Any = None
-
-
-def _silence() -> None:
-    global _silent
-    _silent = llama.llama_log_callback(lambda _level, _text, _data: None)
-    llama.llama_log_set(_silent, ctypes.c_void_p(0))
+_SILENT: Any = llama.llama_log_callback(lambda _level, _text, _data: None)
 
 
 class PlainModel:
@@ -28,7 +22,7 @@ class PlainModel:
     def __init__(
         self, path: str, *, mmap: bool, repack: bool, threads: int, n_ctx: int, n_ubatch: int
     ) -> None:
-        _silence()
+        llama.llama_log_set(_SILENT, ctypes.c_void_p(0))
         llama.llama_backend_init()
         params = llama.llama_model_default_params()
         params.load_mode = 1 if mmap else 0

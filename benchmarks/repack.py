@@ -2,7 +2,8 @@
 
     python -m benchmarks.repack MODEL [--rounds 6] [--save NAME]
 
-Both models stand in one process and take turns; every expert is cached. "native again" is the noise.
+Both models stand in one process and take turns; every expert is cached. "native again" is the
+noise.
 """
 
 from __future__ import annotations

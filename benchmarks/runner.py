@@ -32,7 +32,7 @@ def run_cell(spec: dict[str, Any], *, limit_bytes: int | None = None) -> dict[st
                 capture_output=True,
                 text=True,
                 check=False,
-                preexec_fn=group.enter,  # noqa: PLW1509 - single-threaded here
+                preexec_fn=group.enter,
             )
             peak = group.peak_bytes()
     if done.returncode != 0:

@@ -87,8 +87,6 @@ def main() -> None:
             results[name].append(result)
             print(f"round {number + 1}: {name}: {brief(result)}", flush=True)
 
-    text = table(args, plan, results, resident, disks, size, limit)
-    text += f"\n\n{state}"
     raw = {
         "state": state,
         "arguments": {k: v for k, v in vars(args).items() if k != "model"},
@@ -98,6 +96,7 @@ def main() -> None:
         "resident": resident,
         "disk_bytes_per_s": disks,
     }
+    text = table(raw) + f"\n\n{state}"
     report.publish(args.save or "streaming", text, raw, save=bool(args.save))
 
 
@@ -116,22 +115,16 @@ def steady(values: list[float]) -> list[float]:
     return values[len(values) // 2 :]
 
 
-def table(
-    args: argparse.Namespace,
-    plan: dict[str, dict[str, Any]],
-    results: dict[str, list[dict[str, Any]]],
-    resident: list[dict[str, Any]],
-    disks: list[float],
-    size: int,
-    limit: int,
-) -> str:
+def table(raw: dict[str, Any]) -> str:
+    results, resident, disks = raw["cells"], raw["resident"], raw["disk_bytes_per_s"]
+    args, size, limit = raw["arguments"], raw["model_bytes"], raw["limit_bytes"]
     floor_ms = report.median([mean(steady(r["ms"])) for r in resident if "ms" in r])
     disk = report.median(disks)
     fair = [r for r in results.get("mmap, read-ahead 128 KiB", []) if "ms" in r]
     fair_ms = report.median([mean(steady(r["ms"])) for r in fair])
     fair_load = report.median([r["load_s"] + r["prefill_s"] for r in fair])
     rows: list[list[object]] = []
-    for name in plan:
+    for name in results:
         good = [r for r in results[name] if "ms" in r]
         if not good:
             rows.append([name, results[name][0]["failed"], *[""] * 10])
@@ -171,8 +164,9 @@ def table(
         "spread",
     ]
     return (
-        f"model {size / 2**30:.2f} GiB, cgroup {limit / 2**30:.2f} GiB ({args.ratio} x), "
-        f"{args.threads} threads, {args.lanes} lanes, {args.tokens} tokens, {args.rounds} rounds\n"
+        f"model {size / 2**30:.2f} GiB, cgroup {limit / 2**30:.2f} GiB "
+        f"({args['ratio']} x), {args['threads']} threads, {args['lanes']} lanes, "
+        f"{args['tokens']} tokens, {args['rounds']} rounds\n"
         f"resident, everything in memory: {floor_ms:.1f} ms a token (steady); "
         f"disk: {disk / 2**20:.0f} MiB/s random reads\n"
         f"device read-ahead: {next(iter(results.values()))[0].get('read_ahead_kib')} KiB\n\n"

@@ -15,6 +15,7 @@ import pytest
 from moestream.cli import main
 from moestream.gguf import GGMLType, TensorSpec, read_model, write_model
 from tests.conftest import ModelMaker
+from tests.fixtures.vocab import vocab_metadata
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def dense_model(tmp_path: Path) -> Path:
     path = tmp_path / "dense.gguf"
     write_model(
         path,
-        {"general.architecture": "llama", "llama.block_count": 1},
+        {"general.architecture": "llama", "llama.block_count": 1, **vocab_metadata()},
         [TensorSpec("token_embd.weight", GGMLType.F32, (8, 8), lambda: [bytes(256)])],
     )
     return path

@@ -122,7 +122,11 @@ STRIDES = [(8192, 8192, 12288), (5000, 5000, 7001), (300, 300, 90), (70000, 7000
 @pytest.mark.parametrize("mover", ["move", "copy", "inplace"])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_right_bytes_within_the_budget(
-    tmp_path: Path, strides: tuple[int, int, int], options: dict[str, Any], mover: str, overlap: bool
+    tmp_path: Path,
+    strides: tuple[int, int, int],
+    options: dict[str, Any],
+    mover: str,
+    overlap: bool,
 ) -> None:
     if mover not in movers():
         pytest.skip(f"{mover} is not available on this kernel")
@@ -139,7 +143,7 @@ def test_right_bytes_within_the_budget(
             for layer in range(file.layers):
                 ids = [rng.sample(range(N_EXPERT), N_USED) for _ in range(rng.randint(1, 2))]
                 store.route(layer, ids)
-                check_bytes(file, store, layer, set(sum(ids, [])))
+                check_bytes(file, store, layer, {expert for row in ids for expert in row})
             assert store.end_decode() is None
             assert store.counters()["pool_bytes"] <= budget
         store.wait_idle()
@@ -262,8 +266,9 @@ def test_routing_outside_the_experts_is_an_error(tmp_path: Path) -> None:
 
 def test_budget_below_one_layer_is_refused(tmp_path: Path) -> None:
     file = ExpertFile(tmp_path / "experts", (5000, 5000, 7001)).write()
-    with pytest.raises(RuntimeError, match="cannot hold the experts of one layer"), started(
-        file, extra=-core().PAGE_SIZE
+    with (
+        pytest.raises(RuntimeError, match="cannot hold the experts of one layer"),
+        started(file, extra=-core().PAGE_SIZE),
     ):
         pass
 

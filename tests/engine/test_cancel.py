@@ -94,3 +94,28 @@ def test_cancels_at_random_moments_never_spoil_what_follows(path: Path) -> None:
             assert len(session._opened.loop.history) == session._opened.context.last_position() + 1
             # PROMPT shares no beginning with the prompts above, so this is a first turn again.
             assert_same_bits(record(session, PROMPT, 6), expected)
+
+
+@pytest.mark.parametrize("where", ["extend", "append"])
+def test_an_interrupt_between_decode_and_bookkeeping_is_recovered_from(
+    path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_session(path) as session, open_session(path) as reference:
+        history = session._opened.loop.history
+
+        def interrupt(_: object) -> None:
+            raise KeyboardInterrupt
+
+        generation = session.generate(PROMPT, max_tokens=10)
+        if where == "append":
+            next(generation)
+        monkeypatch.setattr(history, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            list(generation)
+        monkeypatch.undo()
+        if where == "append":
+            list(reference.generate(PROMPT, max_tokens=1))
+        follow_up = [*PROMPT, 30, 31]
+        assert_same_bits(record(session, follow_up, 6), record(reference, follow_up, 6))
+        assert session.last_summary is not None
+        assert session.last_summary.reused_tokens == (len(PROMPT) if where == "append" else 0)

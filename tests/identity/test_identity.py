@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from moestream.llama.context import Logits
+from moestream.llama.runtime import runtime
 from tests.conftest import ModelMaker
 from tests.engine.helpers import RESIDENT, assert_same_bits, open_session
 from tests.fixtures import EXPERT_TYPES, FIXTURE_ARCHS
@@ -169,3 +171,38 @@ def test_dropping_changes_logits_only_when_it_is_on(tiny: ModelMaker) -> None:
     # Nothing is dropped in the prefill, so the first row is exact.
     assert_same_bits(rows[:1], exact[:1])
     assert any((x[1] != y[1]).any() for x, y in zip(rows, exact, strict=False))
+
+
+def quantised(source: Path, target: Path) -> Path:
+    """``source`` with all its matrices as Q4_0, which llama.cpp likes to rearrange."""
+    lib = runtime().lib
+    params = lib.llama_model_quantize_default_params()
+    params.ftype = lib.LLAMA_FTYPE_MOSTLY_Q4_0
+    params.nthread = 1
+    params.pure = True
+    params.allow_requantize = True
+    assert lib.llama_model_quantize(str(source).encode(), str(target).encode(), params) == 0
+    return target
+
+
+def test_rearranged_dense_weights(
+    tiny: ModelMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rearranging the dense weights changes bits, and eviction among the experts still none.
+
+    A resident run rearranges its experts as well, so the reference here holds them all in a cache.
+    """
+    path = quantised(
+        tiny("qwen3moe", expert_type="F16", n_embd=256, n_ff=256), tmp_path / "q4_0.gguf"
+    )
+    large = Cell("large", True, 0, 2, "anon", 1)
+    with open_session(path, large.streaming(repack=True)) as session:
+        expected = conversation(session)
+    with open_session(path, large.streaming()) as session:
+        native = conversation(session)
+    tight = Cell("one layer", True, 0, 2, "anon", 1)
+    bound_the_cache(monkeypatch, tight)
+    with open_session(path, tight.streaming(repack=True)) as session:
+        assert_same_bits(conversation(session), expected)
+        assert session._opened.source.store.counters()["evictions"] > 0
+    assert any((x[1] != y[1]).any() for x, y in zip(expected, native, strict=False))

@@ -45,6 +45,7 @@ def test_sound_models_pass(arch: str, tiny: ModelMaker) -> None:
         ({"rope.dimension_count": 0}, "rotate 0 of the"),
         ({"rope.dimension_count": 4096}, "rotate 4096 of the"),
         ({"rope.scaling.type": "sideways"}, "'sideways'"),
+        ({"attention.layer_norm_rms_epsilon": float("nan")}, "epsilon is nan"),
         ({"full_attention_interval": 0}, "every 0th block"),
         ({"ssm.inner_size": 3}, "recurrent state of 3"),
         ({"ssm.group_count": 0}, "share 0 groups"),

@@ -44,6 +44,7 @@ BROAD_WEIGHTS = {
     "python-library": 0.45,
     "python-reference": 0.7,
     "python-using": 0.5,
+    "chat-top-word": 1.0,
     "chat-word": 1.0,
     "chat-rare-word": 1.0,
     "chat-python": 1.0,
@@ -61,13 +62,14 @@ FOCUS_WEIGHTS = {
     "modern-bible": 1.5,
     "tom-sawyer": 12.0,
     "python-tutorial": 1.5,
-    "chat-word": 1.0,
-    "chat-python": 1.0,
+    "chat-top-word": 3.0,
+    "chat-word": 0.5,
+    "chat-python": 0.5,
     "chat-element": 1.0,
     "chat-satire": 0.5,
     "chat-verse": 1.0,
     "chat-story": 3.0,
-    "chat-small-talk": 1.5,
+    "chat-small-talk": 5.0,
 }
 """The same for the second stream; sources that are not named are left out."""
 
@@ -114,8 +116,11 @@ def prose(packages: Path) -> Iterator[Document]:
         yield Document("jargon", entry.key, f"{entry.word}: {entry.definition}")
 
 
-COMMON_WORD = 10
-"""Occurrences in WordNet's tagged texts."""
+def word_source(entry: Entry) -> str:
+    """Words by how often WordNet's tagged texts have them."""
+    if entry.frequency >= 100:
+        return "top-word"
+    return "word" if entry.frequency >= 10 else "rare-word"
 
 
 def word_repetitions(entry: Entry) -> int:
@@ -144,8 +149,7 @@ def exchanges(packages: Path, rng: random.Random) -> Iterator[Document]:
                 yield one(source, entry.key, make(entry, rng))
 
     for entry in sources.wordnet(packages):
-        source = "word" if entry.frequency >= COMMON_WORD else "rare-word"
-        yield from repeat(source, [entry], chat.word_exchange, word_repetitions)
+        yield from repeat(word_source(entry), [entry], chat.word_exchange, word_repetitions)
     yield from repeat(
         "python", sources.python_functions(packages), chat.function_exchange, lambda _: 2
     )

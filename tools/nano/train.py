@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--mtp-rows", type=int, default=4, help="rows of a batch for the MTP loss")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--warmup-steps", type=int, default=60)
-    parser.add_argument("--focus-step", type=int, default=600)
+    parser.add_argument("--focus-step", type=int, default=725)
     parser.add_argument("--stable-steps", type=int, default=3000)
     parser.add_argument("--decay-steps", type=int, default=1200)
     parser.add_argument("--max-steps", type=int, default=10**9)

@@ -10,6 +10,7 @@ import typer
 
 from moestream.cli.console import note
 from moestream.cli.conversation import Conversation
+from moestream.cli.declare import option
 from moestream.cli.expand import verb
 from moestream.cli.failure import EXIT_INTERRUPT
 from moestream.cli.lines import (
@@ -25,7 +26,6 @@ from moestream.cli.options import (
     LimitOptions,
     SamplingOptions,
     TemplateOptions,
-    option,
 )
 
 __all__ = ["chat"]

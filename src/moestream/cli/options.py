@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from moestream.cli.declare import argument, option
 from moestream.config import EMBEDDED_MODEL, EngineConfig, SamplingConfig, StreamingConfig
 from moestream.errors import ConfigError
 
@@ -24,11 +25,7 @@ __all__ = [
     "SamplingOptions",
     "ShapeOptions",
     "TemplateOptions",
-    "argument",
-    "option",
 ]
-
-ENV_PREFIX = "MOESTREAM_"
 
 MODEL_PANEL = "Model"
 STREAM_PANEL = "Expert streaming"
@@ -41,29 +38,6 @@ _STREAMING = StreamingConfig()
 _SAMPLING = SamplingConfig()
 
 _AUTO = "auto"
-
-
-def _variable(declarations: tuple[str, ...]) -> str:
-    """``--cache-mb`` -> ``MOESTREAM_CACHE_MB`` (of a pair ``--x/--no-x`` the first)."""
-    long = next(name for name in declarations if name.startswith("--"))
-    return ENV_PREFIX + long.split("/")[0].removeprefix("--").replace("-", "_").upper()
-
-
-def option(*declarations: str, help: str, panel: str = "Options", **more: Any) -> Any:
-    """An option with help text and the environment variable that its long name implies."""
-    return typer.Option(
-        *declarations,
-        help=help,
-        envvar=_variable(declarations),
-        show_envvar=True,
-        rich_help_panel=panel,
-        **more,
-    )
-
-
-def argument(name: str, *, help: str, **more: Any) -> Any:
-    """A positional argument with help text (arguments take no environment variable)."""
-    return typer.Argument(metavar=name, help=help, show_default=False, **more)
 
 
 def _number_or_auto(what: str, least: int) -> Callable[[str | None], str | None]:

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from moestream.cli.console import note, status, table, write_json, write_text
+from moestream.cli.declare import option
 from moestream.cli.expand import verb
 from moestream.cli.inspect import mib
-from moestream.cli.options import JsonOption, ModelArgument, ShapeOptions, option
+from moestream.cli.options import JsonOption, ModelArgument, ShapeOptions
 from moestream.config import EngineConfig, StreamingConfig
 from moestream.models.estimate import NEIGHBOUR_OVERLAP
 from moestream.models.locate import locate_model

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from moestream.cli.console import note, progress_bytes, status, write_json, write_text
+from moestream.cli.declare import argument, option
 from moestream.cli.expand import verb
-from moestream.cli.options import JsonOption, argument, option
+from moestream.cli.options import JsonOption
 from moestream.errors import ConfigError
 from moestream.models.pull import fetch, plan_pull
 from moestream.models.reference import parse_reference

@@ -10,6 +10,7 @@ import typer
 
 from moestream.cli.console import note, write_json
 from moestream.cli.conversation import Conversation
+from moestream.cli.declare import option
 from moestream.cli.expand import verb
 from moestream.cli.failure import EXIT_INTERRUPT
 from moestream.cli.options import (
@@ -19,7 +20,6 @@ from moestream.cli.options import (
     LimitOptions,
     SamplingOptions,
     TemplateOptions,
-    option,
 )
 from moestream.errors import ConfigError, UnsupportedModelError
 

@@ -67,8 +67,20 @@ class DecodeLoop:
         """Length of the history at the checkpoint, if there is one."""
         return None if self._checkpoint is None else self._checkpoint.length
 
+    def recover(self) -> None:
+        """Make context and history agree again.
+
+        They differ where an exception from outside, such as an interrupt by the user, came between
+        a decode and its entry in the history; whether that decode was sound is not known then.
+        """
+        if self.context.last_position() != len(self.history) - 1:
+            self._settle()
+
     def rewind(self, reuse: Reuse) -> int:
-        """Carry out ``reuse``; the position to go on from (0 if llama.cpp refused)."""
+        """Carry out ``reuse``; the position to go on from (0 if llama.cpp refused).
+
+        Call :meth:`recover` before planning it.
+        """
         done = reuse.action == "extend"
         if reuse.action == "trim":
             done = self._trim(reuse.keep)

@@ -127,6 +127,7 @@ class Turn:
         loop, request = self._loop, self._request
         started = perf_counter()
         prompt = request.prompt
+        loop.recover()
         reuse = plan_reuse(
             loop.history.tokens, prompt, can_trim=loop.can_trim, checkpoint=loop.checkpoint
         )

@@ -6,6 +6,7 @@ user's session with it. These are the assertions that a damaged file has been se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import chain
 
@@ -29,7 +30,12 @@ def check_loadable(gguf: GGUFModel) -> None:
         GGUFError: the numbers in the file do not fit together.
     """
     for complaint in chain(
-        _blocks(gguf), _experts(gguf), _rotation(gguf), _recurrence(gguf), _vocabulary(gguf)
+        _blocks(gguf),
+        _experts(gguf),
+        _norms(gguf),
+        _rotation(gguf),
+        _recurrence(gguf),
+        _vocabulary(gguf),
     ):
         raise GGUFError(
             f"{gguf.paths[0]} cannot be loaded: {complaint}; the file is damaged or was made "
@@ -63,6 +69,12 @@ def _experts(gguf: GGUFModel) -> Iterable[str]:
         group_used = gguf.get_int("expert_group_used_count", 0)
         if n_expert % groups or not 0 < group_used < groups:
             yield f"it claims to use {group_used} of {groups} groups of {n_expert} experts"
+
+
+def _norms(gguf: GGUFModel) -> Iterable[str]:
+    for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
+        if gguf.has(key) and not 0.0 <= gguf.get_float(key) < math.inf:
+            yield f"its {key} is {gguf.get_float(key)}"
 
 
 def _rotation(gguf: GGUFModel) -> Iterable[str]:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from moestream.cli import main
-from moestream.gguf import GGMLType, TensorSpec, read_model, write_model
+from moestream.gguf import read_model
 from tests.conftest import ModelMaker
-from tests.fixtures.vocab import vocab_metadata
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,10 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-def dense_model(tmp_path: Path) -> Path:
-    """A well-formed file of an architecture that has no experts."""
-    path = tmp_path / "dense.gguf"
-    write_model(
-        path,
-        {"general.architecture": "llama", "llama.block_count": 1, **vocab_metadata()},
-        [TensorSpec("token_embd.weight", GGMLType.F32, (8, 8), lambda: [bytes(256)])],
-    )
+def unsupported(tiny: ModelMaker, tmp_path: Path) -> Path:
+    """A well-formed file of an architecture that has no recipe."""
+    path = tmp_path / "unsupported.gguf"
+    path.write_bytes(tiny("qwen3moe").read_bytes().replace(b"qwen3moe", b"qwen3mox"))
     return path
 
 

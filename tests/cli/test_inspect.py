@@ -63,13 +63,13 @@ def test_second_shard_is_refused_with_the_first_ones_name(cli: Cli, tiny: ModelM
     assert first.name in result.error
 
 
-def test_a_model_that_cannot_be_streamed_says_why(cli: Cli, dense_model: Path) -> None:
-    result = cli("inspect", dense_model, "--json")
+def test_a_model_that_cannot_be_streamed_says_why(cli: Cli, unsupported: Path) -> None:
+    result = cli("inspect", unsupported, "--json")
     assert result.code == 0
     assert result.json["streamable"] is False
     assert "supported are" in result.json["not_streamable"]
     assert result.json["experts"] is None
-    assert "streams" in cli("inspect", dense_model).out
+    assert "streams" in cli("inspect", unsupported).out
 
 
 def test_a_claimed_head_without_tensors_is_told(cli: Cli, headless: Path) -> None:

@@ -62,8 +62,8 @@ def test_below_the_cliff(cli: Cli, tiny: ModelMaker) -> None:
     assert "nothing hits" in result.out
 
 
-def test_a_dense_model(cli: Cli, dense_model: Path) -> None:
-    result = cli("plan", dense_model, "--measure-s", "0", "--json")
+def test_a_unsupported(cli: Cli, unsupported: Path) -> None:
+    result = cli("plan", unsupported, "--measure-s", "0", "--json")
     assert result.code == 0
     assert result.json["verdict"] == "resident"
     assert "cannot be streamed" in result.err

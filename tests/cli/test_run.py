@@ -147,10 +147,10 @@ def test_streamed_and_resident_say_the_same(cli: Cli, model: Path) -> None:
         assert cli(*common, *flags).out == resident
 
 
-def test_a_model_that_cannot_be_streamed_is_refused(cli: Cli, dense_model: Path) -> None:
-    result = cli("run", "-m", dense_model, "-p", "hi", "--moe-stream")
+def test_a_model_that_cannot_be_streamed_is_refused(cli: Cli, unsupported: Path) -> None:
+    result = cli("run", "-m", unsupported, "-p", "hi", "--moe-stream")
     assert result.code == 1
-    assert "llama" in result.error
+    assert "qwen3mox" in result.error
     assert "qwen35moe" in result.error
 
 

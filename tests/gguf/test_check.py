@@ -101,6 +101,27 @@ def test_gating_function_missing(tiny: ModelMaker) -> None:
     check_model(changed(read_model(tiny("glm4moe")), {"glm4moe.expert_gating_func": 0}))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("attention.head_count_kv", None, "do not fit 0 key-value heads"),
+        ("attention.head_count_kv", 2, "do not fit 2 key-value heads"),
+        ("attention.key_length", None, "rotated|do not fit"),
+        ("attention.key_length", 160, "heads of 160"),
+        ("attention.value_length", 32, "heads of 80 and 32"),
+        ("attention.key_length_mla", 16, "16 of the 16"),
+        ("attention.key_length_mla", 0, "rotated"),
+        ("rope.dimension_count", None, "80 of the 48"),
+        ("rope.dimension_count", 64, "64 of the 48"),
+    ],
+)
+def test_latent_attention(
+    tiny: ModelMaker, key: str, value: MetaValue | None, message: str
+) -> None:
+    model = changed(read_model(tiny("deepseek2")), {f"deepseek2.{key}": value})
+    refused(model, message)
+
+
 def test_value_heads_of_another_size(tiny: ModelMaker) -> None:
     model = changed(read_model(tiny("qwen3moe")), {"qwen3moe.attention.value_length": 64})
     refused(model, "32 key dimensions but 64")

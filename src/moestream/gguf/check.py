@@ -46,6 +46,7 @@ class _Traits:
         delta_net: some layers are gated delta nets.
         heads_span_width: all heads together must be as wide as the model.
         gating: the file must say what the gating function is.
+        latent: attention may go through a compressed latent vector.
     """
 
     equal_heads: bool = True
@@ -53,6 +54,7 @@ class _Traits:
     delta_net: bool = False
     heads_span_width: bool = False
     gating: bool = False
+    latent: bool = False
 
 
 _TRAITS: Final[dict[str, _Traits]] = {
@@ -65,7 +67,7 @@ _TRAITS: Final[dict[str, _Traits]] = {
     "gpt-oss": _Traits(),
     "gemma4": _Traits(),
     "lfm2moe": _Traits(heads_span_width=True, gating=True),
-    "deepseek2": _Traits(equal_heads=False),
+    "deepseek2": _Traits(equal_heads=False, latent=True),
 }
 
 
@@ -77,7 +79,7 @@ def check_model(model: GGUFModel) -> None:
     """
     try:
         _check_layers_and_experts(model)
-        _check_rope_scaling(model)
+        _check_numbers(model)
         for tensor in model.tensors.values():
             _check_tensor(tensor)
         _check_vocabulary(model)
@@ -87,6 +89,8 @@ def check_model(model: GGUFModel) -> None:
             _require(not traits.gating or gating > 0, "it does not say how its experts are gated")
             _check_attention(model, traits)
             _check_output(model)
+            if traits.latent:
+                _check_latent_attention(model)
             if traits.delta_net:
                 _check_delta_net(model)
     except _Problem as problem:
@@ -134,12 +138,17 @@ def _check_layers_and_experts(model: GGUFModel) -> None:
     _require(gating in _GATING_FUNCTIONS, f"its expert gating function has the number {gating}")
 
 
-def _check_rope_scaling(model: GGUFModel) -> None:
+def _check_numbers(model: GGUFModel) -> None:
     scaling = model.metadata.get(f"{model.architecture}.rope.scaling.type", "none")
     _require(
         scaling in _ROPE_SCALING if isinstance(scaling, str) else True,
         f"its rope scaling {shown(scaling)} is none of {', '.join(sorted(_ROPE_SCALING))}",
     )
+    for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
+        epsilon = model.get_float(key, 0.0)
+        _require(0 <= epsilon < math.inf, f"the epsilon of its norms is {epsilon}")
+    interval = model.get_int("full_attention_interval", 1)
+    _require(interval > 0, "its full attention interval is 0")
 
 
 def _check_tensor(tensor: TensorInfo) -> None:
@@ -221,8 +230,30 @@ def _check_attention(model: GGUFModel, traits: _Traits) -> None:
                 min(parts, default=0) >= 0 and 0 < sum(parts) <= key,
                 f"its rope sections {shown(parts)} do not fit its heads of {key} dimensions",
             )
-    epsilon = model.get_float("attention.layer_norm_rms_epsilon")
-    _require(math.isfinite(epsilon) and epsilon >= 0, f"the epsilon of its norms is {epsilon}")
+
+
+def _check_latent_attention(model: GGUFModel) -> None:
+    width = (
+        model.get_int("embedding_length")
+        // model.get_ints("attention.head_count", model.get_int("block_count"))[0]
+    )
+    key = model.get_int("attention.key_length", width)
+    value = model.get_int("attention.value_length", width)
+    rotary = model.get_int("rope.dimension_count", key)
+    key_full = model.get_int("attention.key_length_mla", 0)
+    value_full = model.get_int("attention.value_length_mla", 0)
+    _require(
+        (key_full == 0) == (value_full == 0) and (key_full or key) > rotary,
+        f"{rotary} of the {key_full or key} dimensions of its heads are claimed to be rotated",
+    )
+    if key_full:
+        rank = model.get_int("attention.kv_lora_rank")
+        kv_heads = model.get_ints("attention.head_count_kv", model.get_int("block_count"), 0)
+        _require(
+            set(kv_heads) == {1} and (key, value) == (rank + rotary, rank),
+            f"its latent vectors of {rank} and {rotary} dimensions do not fit {max(kv_heads)} "
+            f"key-value heads of {key} and {value}",
+        )
 
 
 def _check_output(model: GGUFModel) -> None:
@@ -235,8 +266,6 @@ def _check_output(model: GGUFModel) -> None:
 
 
 def _check_delta_net(model: GGUFModel) -> None:
-    interval = model.get_int("full_attention_interval", 4)
-    _require(interval > 0, "its full attention interval is 0")
     kernel = model.get_int("ssm.conv_kernel")
     state = model.get_int("ssm.state_size")
     groups = model.get_int("ssm.group_count")

@@ -20,6 +20,9 @@ _MAX_EXPERTS = 1024
 _MAX_HEADS = 1 << 16
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _VOCABULARY = "tokenizer.ggml.tokens"
+# llama.cpp's ways from router logits to weights; 0 leaves the choice to most architectures.
+_GATING_FUNCTIONS = range(5)
+_NEEDS_GATING = ("lfm2moe",)
 _DELTA_NET_ARCHS = ("qwen35moe", "qwen35", "qwen3next")
 
 
@@ -33,6 +36,7 @@ def check_loadable(gguf: GGUFModel) -> None:
         _blocks(gguf),
         _experts(gguf),
         _norms(gguf),
+        _attention(gguf),
         _rotation(gguf),
         _recurrence(gguf),
         _vocabulary(gguf),
@@ -62,6 +66,9 @@ def _experts(gguf: GGUFModel) -> Iterable[str]:
     used = max(gguf.get_ints("expert_used_count", gguf.get_int("block_count"), 0))
     if used > n_expert or (n_expert and not used):
         yield f"it claims to use {used} of {n_expert} experts"
+    gating = gguf.get_int("expert_gating_func", 0)
+    if gating not in _GATING_FUNCTIONS or (not gating and gguf.architecture in _NEEDS_GATING):
+        yield f"it claims gating function {gating}"
     groups = gguf.get_int("expert_group_count", 0)
     if groups and groups >= n_expert:
         yield f"it claims {groups} groups of {n_expert} experts"
@@ -75,6 +82,38 @@ def _norms(gguf: GGUFModel) -> Iterable[str]:
     for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
         if gguf.has(key) and not 0.0 <= gguf.get_float(key) < math.inf:
             yield f"its {key} is {gguf.get_float(key)}"
+
+
+def _attention(gguf: GGUFModel) -> Iterable[str]:
+    """Heads and their size against the tensors, where both are plain enough to tell."""
+    if gguf.has("attention.key_length_mla"):
+        key = gguf.get_int("attention.key_length_mla")
+        rotated = gguf.get_int("rope.dimension_count")
+        if key <= rotated:
+            yield f"it claims to rotate {rotated} of {key} dimensions of a compressed key"
+    n_block = gguf.get_int("block_count")
+    heads = gguf.get_ints("attention.head_count", n_block, 0)
+    heads_kv = heads
+    if gguf.has("attention.head_count_kv"):
+        heads_kv = gguf.get_ints("attention.head_count_kv", n_block)
+    for n, n_kv in set(zip(heads, heads_kv, strict=True)):
+        if n_kv and n % n_kv:
+            yield f"its {n} attention heads cannot share {n_kv} keys"
+    # Keys that are compressed, or differ in size between layers, are too much to second-guess.
+    if any(gguf.has(f"attention.{key}") for key in ("key_length_swa", "kv_lora_rank")):
+        return
+    default = gguf.get_int("embedding_length") // max(heads[0], 1)
+    for layer in range(n_block):
+        for part, size_key in (("k", "key_length"), ("v", "value_length")):
+            tensor = gguf.tensors.get(f"blk.{layer}.attn_{part}.weight")
+            size = gguf.get_int(f"attention.{size_key}", default)
+            if tensor is None or len(tensor.shape) != 2:
+                continue
+            if heads_kv[layer] * size != tensor.shape[1]:
+                yield (
+                    f"it claims {heads_kv[layer]} heads of {size} in block {layer}, but "
+                    f"{tensor.name} has {tensor.shape[1]} rows"
+                )
 
 
 def _rotation(gguf: GGUFModel) -> Iterable[str]:
@@ -117,7 +156,9 @@ def _vocabulary(gguf: GGUFModel) -> Iterable[str]:
     if not isinstance(tokens, StringArray) or not len(tokens):
         yield "it has no vocabulary"
         return
-    # An entry without text gets a name of its own from llama.cpp.
-    named = [entry for entry in tokens.raw() if entry]
-    if len(set(named)) != len(named):
+    distinct = set(tokens.raw())
+    if len(distinct) == len(tokens):
+        return
+    # Entries without text get names of their own from llama.cpp.
+    if sum(1 for entry in tokens.raw() if entry) != len(distinct - {b""}):
         yield "its vocabulary has the same entry twice"

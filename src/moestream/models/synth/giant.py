@@ -265,7 +265,8 @@ class _Maker:
         pool = self._pools.get(sigma)
         nbytes = shape[0] * shape[1] // kind.block_size * kind.type_size
         if pool is None:
-            blocks = max(_POOL_BYTES, 4 * nbytes) // kind.type_size
+            size = max(4 * nbytes, min(_POOL_BYTES, shape[2] * nbytes))
+            blocks = size // kind.type_size
             pool = random_blocks(kind, blocks * kind.block_size, sigma, self._rng)
             self._pools[sigma] = pool
         starts = self._rng.integers(0, (len(pool) - nbytes) // kind.type_size, shape[2])

@@ -145,3 +145,17 @@ def test_a_context_is_freed_once(model: Model) -> None:
     context.close()
     with pytest.raises(RuntimeError, match="freed"):
         _ = context.pointer
+
+
+def test_batch_wider_than_the_context_is_refused_not_aborted(model: Model) -> None:
+    narrow = Context(model, ContextOptions(n_ctx=64, n_ubatch=4, threads=1))
+    try:
+        batch = Batch(8)
+        batch.fill(range(5), 0)
+        with pytest.raises(DecodeError, match="batch of 5 rows"):
+            narrow.decode(batch)
+        batch.fill(range(3), 0, logits="all")
+        with pytest.raises(DecodeError, match="with 3 outputs"):
+            narrow.decode(batch)
+    finally:
+        narrow.close()

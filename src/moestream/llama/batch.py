@@ -23,6 +23,8 @@ class Batch:
         """Allocate ``capacity`` rows."""
         lib = runtime().lib
         self.capacity = capacity
+        #: Rows that ask for logits.
+        self.n_outputs = 0
         self._token: TokenArray = np.zeros(capacity, np.int32)
         self._pos: TokenArray = np.zeros(capacity, np.int32)
         self._steps: TokenArray = np.arange(capacity, dtype=np.int32)
@@ -62,6 +64,7 @@ class Batch:
         self._logits[:n] = logits == "all"
         if logits == "last":
             self._logits[n - 1] = 1
+        self.n_outputs = {"last": 1, "all": n, "none": 0}[logits]
         self.raw.n_tokens = n
 
     def fill_one(self, token: int, position: int) -> None:
@@ -69,6 +72,7 @@ class Batch:
         self._token[0] = token
         self._pos[0] = position
         self._logits[0] = 1
+        self.n_outputs = 1
         self.raw.n_tokens = 1
 
     def __len__(self) -> int:

@@ -144,6 +144,12 @@ class Context:
         Raises:
             DecodeError: llama.cpp had no room for the rows, or failed.
         """
+        # llama.cpp aborts the process on these two instead of refusing them.
+        if not 1 <= len(batch) <= self.n_ubatch or batch.n_outputs > self.options.n_outputs:
+            raise DecodeError(
+                f"a batch of {len(batch)} rows with {batch.n_outputs} outputs does not fit a "
+                f"context made for {self.n_ubatch} rows with {self.options.n_outputs}"
+            )
         mark = self._rt.log.mark()
         code = self._lib.llama_decode(self.pointer, batch.raw)
         if code == _OK:

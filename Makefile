@@ -32,17 +32,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # llama-cpp-python is compiled once (about ten minutes) and then comes from pip's wheel cache.
+# Each level includes the ones before it.
 $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install .
-	touch $@
+	touch $(VENV)/installed
 
-$(VENV)/installed-test: $(VENV)/installed
+$(VENV)/installed-test: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install '.[test]'
-	touch $@
+	touch $(VENV)/installed $(VENV)/installed-test
 
-$(VENV)/installed-dev: $(VENV)/installed
+$(VENV)/installed-dev: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install '.[dev]'
-	touch $@
+	touch $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-dev
 
 clean:
 	rm -rf $(VENV) build dist

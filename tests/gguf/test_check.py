@@ -122,6 +122,12 @@ def test_latent_attention(
     refused(model, message)
 
 
+def test_layers_without_keys_of_their_own(tiny: ModelMaker) -> None:
+    model = read_model(tiny("gemma4"))
+    check_model(changed(model, {"gemma4.attention.shared_kv_layers": 2}))
+    refused(changed(model, {"gemma4.attention.shared_kv_layers": 3}), "3 of its 4 layers")
+
+
 def test_value_heads_of_another_size(tiny: ModelMaker) -> None:
     model = changed(read_model(tiny("qwen3moe")), {"qwen3moe.attention.value_length": 64})
     refused(model, "32 key dimensions but 64")

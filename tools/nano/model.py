@@ -261,7 +261,9 @@ class Block(nn.Module):
         self.config = config
         self.mixer_norm = nn.Parameter(torch.ones(config.embedding_length))
         self.moe_norm = nn.Parameter(torch.ones(config.embedding_length))
-        self.mixer = Attention(config) if full_attention else GatedDeltaNet(config)
+        self.mixer: Attention | GatedDeltaNet = (
+            Attention(config) if full_attention else GatedDeltaNet(config)
+        )
         self.moe = MixtureOfExperts(config)
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -337,7 +339,8 @@ class NanoModel(nn.Module):
 
     def balance_loss(self) -> Tensor:
         """Sum of the trunk's router balance losses of the last forward pass."""
-        return torch.stack([block.moe.balance_loss for block in self.blocks]).sum()
+        losses = [m.balance_loss for m in self.blocks.modules() if isinstance(m, MixtureOfExperts)]
+        return torch.stack(losses).sum()
 
 
 def shift_right(hidden: Tensor) -> Tensor:

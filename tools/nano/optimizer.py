@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
+from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +30,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update."""
         for group in self.param_groups:
             for weight in group["params"]:
@@ -46,7 +44,7 @@ class Muon(torch.optim.Optimizer):
                 weight.add_(update, alpha=-group["lr"] * scale)
 
 
-def _share_out(weights: list[Tensor], workers: int) -> list[list[Tensor]]:
+def _share_out(weights: Sequence[Tensor], workers: int) -> list[list[Tensor]]:
     """Split a list into parts of about the same number of elements."""
     parts: list[list[Tensor]] = [[] for _ in range(workers)]
     for weight in sorted(weights, key=lambda w: -w.numel()):

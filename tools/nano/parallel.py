@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 
 
 class Team:
@@ -96,4 +96,4 @@ def launch(work: Work, model: nn.Module, arguments: Any, workers: int, folder: P
     model.share_memory()
     count = sum(p.numel() for p in model.parameters() if p.requires_grad)
     gradients = torch.zeros(workers, count).share_memory_()
-    mp.spawn(_run_worker, (str(rendezvous), gradients, model, (work, arguments)), nprocs=workers)
+    spawn(_run_worker, (str(rendezvous), gradients, model, (work, arguments)), nprocs=workers)

@@ -299,39 +299,51 @@ def elements(packages: Path) -> Iterator[Entry]:
             yield Entry(lines[0].strip().lower(), facts, text, "", 0, f"element.{lines[0].lower()}")
 
 
-def wordnet(packages: Path) -> Iterator[Entry]:
-    """The commonest sense of each single-word lemma that WordNet saw in tagged text."""
-    folder = packages / "wordnet-base/usr/share/wordnet"
-    frequency: dict[tuple[str, str], int] = defaultdict(int)
+def _wordnet_frequencies(folder: Path) -> dict[tuple[str, str], int]:
+    """Occurrences of each (lemma, part of speech) in WordNet's tagged texts."""
+    kinds = {"1": "noun", "2": "verb", "3": "adj", "4": "adv", "5": "adj"}
+    frequencies: dict[tuple[str, str], int] = defaultdict(int)
     for line in (folder / "cntlist.rev").read_text().splitlines():
-        sense, _, count = line.split()
+        sense, _, occurrences = line.split()
         lemma, rest = sense.split("%")
-        kind = {"1": "noun", "2": "verb", "3": "adj", "4": "adv", "5": "adj"}[rest[0]]
-        frequency[lemma, kind] += int(count)
+        frequencies[lemma, kinds[rest[0]]] += int(occurrences)
+    return frequencies
+
+
+def _wordnet_lines(path: Path) -> Iterator[str]:
+    """The lines of a WordNet file without its licence header (which is indented)."""
+    for line in path.read_text(errors="ignore").splitlines():
+        if not line.startswith(" "):
+            yield line
+
+
+def wordnet(packages: Path) -> Iterator[Entry]:
+    """The commonest sense of each single-word lemma that occurs in tagged text.
+
+    Of several lemmas with the same sense the alphabetically first one stands for all.
+    """
+    folder = packages / "wordnet-base/usr/share/wordnet"
+    frequencies = _wordnet_frequencies(folder)
     taken: set[str] = set()
     for kind in ("noun", "verb", "adj", "adv"):
-        glosses: dict[str, str] = {}
-        for line in (folder / f"data.{kind}").read_text(errors="ignore").splitlines():
-            if not line.startswith(" "):
-                glosses[line[:8]] = line.split(" | ", 1)[1].strip()
-        for line in (folder / f"index.{kind}").read_text(errors="ignore").splitlines():
-            fields = line.split()
-            if line.startswith(" ") or not re.fullmatch(r"[a-z]{3,}", fields[0]):
+        data = _wordnet_lines(folder / f"data.{kind}")
+        glosses = {line[:8]: line.split(" | ", 1)[1].strip() for line in data}
+        for line in _wordnet_lines(folder / f"index.{kind}"):
+            lemma, _, senses, pointers, *rest = line.split()
+            frequency = frequencies.get((lemma, kind), 0)
+            first_sense = rest[int(pointers) + 2 :][: int(senses)][0]
+            if not frequency or not re.fullmatch(r"[a-z]{3,}", lemma):
                 continue
-            count = frequency.get((fields[0], kind), 0)
-            pointer_count, sense_count = int(fields[3]), int(fields[2])
-            synset = fields[4 + pointer_count + 2 :][:sense_count][0]
-            if not count or kind + synset in taken:
+            key = f"wordnet.{kind}.{first_sense}"
+            if key in taken:
                 continue
-            taken.add(kind + synset)
-            gloss = to_ascii(glosses[synset])
+            taken.add(key)
+            gloss = to_ascii(glosses[first_sense])
             definition = re.sub(r"^\([^)]*\) ", "", re.split(r'[;:] "', gloss)[0]).strip(" ;")
             example = re.search(r'[;:] "([^"]{12,90})"', gloss)
             if len(definition) > 8:
-                yield Entry(
-                    fields[0], kind, definition, example[1] if example else "", count,
-                    f"wordnet.{kind}.{synset}",
-                )  # fmt: skip
+                quoted = example[1] if example else ""
+                yield Entry(lemma, kind, definition, quoted, frequency, key)
 
 
 # ---------------------------------------------------------------- Python documentation

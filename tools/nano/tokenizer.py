@@ -49,6 +49,7 @@ def _without(text: str, special_tokens: Sequence[str]) -> str:
 def encode_documents(tokenizer: Tokenizer, texts: list[str], end_of_text: str) -> NDArray[np.int64]:
     """One stream of ids, every document closed by ``end_of_text``."""
     end = tokenizer.token_to_id(end_of_text)
+    assert end is not None
     ids: list[int] = []
     for encoding in tokenizer.encode_batch(texts):
         ids += encoding.ids

@@ -74,13 +74,15 @@ def run_chain(model: NanoModel, windows: Tensor) -> tuple[list[Tensor], list[Ten
         target = model.head(hidden)
     answer = target.argmax(-1)
     rotary = rotary_table(model.config, tokens.shape[1])
+    attention = mtp.block.mixer
+    assert isinstance(attention, Attention)
     eps = model.config.rms_eps
     divergences, agreements, balance = [], [], torch.zeros(())
     earlier: list[KeyValue] = []
     for step in range(len(STEP_WEIGHTS)):
         x = mtp.join(embedding, shift_right(hidden))
         mixed, keys = chained_attention(
-            mtp.block.mixer, rms_norm(x, mtp.block.mixer_norm, eps), rotary, earlier
+            attention, rms_norm(x, mtp.block.mixer_norm, eps), rotary, earlier
         )
         earlier.append(keys)
         hidden = rms_norm(mtp.block.feed_forward(x + mixed), mtp.head_norm, eps)

@@ -15,12 +15,11 @@ from moestream.engine.memory import Fitting, check_fits, resident_bytes, warning
 from moestream.engine.meter import Meter
 from moestream.engine.report import LoadReport, ThreadTiming
 from moestream.errors import ConfigError, ModelError, StreamReadError
-from moestream.gguf import GGUFModel, read_model
+from moestream.gguf import GGUFModel, check_model, read_model
 from moestream.llama.batch import Batch
 from moestream.llama.chat import ChatTemplate
 from moestream.llama.context import Context
 from moestream.llama.model import LoadProgress, Model
-from moestream.llama.precheck import check_loadable
 from moestream.llama.runtime import runtime
 from moestream.models.nano import resolve_model
 from moestream.streaming.budget import MIB
@@ -87,7 +86,7 @@ class _Opening:
         config, streaming = self.config, self.config.streaming
         path = resolve_model(config.model)
         gguf = read_model(path)
-        check_loadable(gguf)
+        check_model(gguf)
         n_expert, n_used = expert_count_used(gguf, config.n_expert_used)
         chat_source = _read_template(config.chat_template)
         self.notes += runtime().notes

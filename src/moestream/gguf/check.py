@@ -47,6 +47,7 @@ class _Traits:
         heads_span_width: all heads together must be as wide as the model.
         gating: the file must say what the gating function is.
         latent: attention may go through a compressed latent vector.
+        shares_keys: the last layers may use the keys of the last two that have their own.
     """
 
     equal_heads: bool = True
@@ -55,6 +56,7 @@ class _Traits:
     heads_span_width: bool = False
     gating: bool = False
     latent: bool = False
+    shares_keys: bool = False
 
 
 _TRAITS: Final[dict[str, _Traits]] = {
@@ -65,7 +67,7 @@ _TRAITS: Final[dict[str, _Traits]] = {
     "olmoe": _Traits(full_rotary=True, heads_span_width=True),
     "glm4moe": _Traits(),
     "gpt-oss": _Traits(),
-    "gemma4": _Traits(),
+    "gemma4": _Traits(shares_keys=True),
     "lfm2moe": _Traits(heads_span_width=True, gating=True),
     "deepseek2": _Traits(equal_heads=False, latent=True),
 }
@@ -200,6 +202,11 @@ def _check_attention(model: GGUFModel, traits: _Traits) -> None:
     _require(n_embd > 0 and min(heads) > 0, f"it has {min(heads)} heads and a width of {n_embd}")
     for head, kv in zip(heads, kv_heads, strict=True):
         _require(kv == 0 or head % kv == 0, f"its {head} heads cannot share {kv} key-value heads")
+    sharing = model.get_int("attention.shared_kv_layers", 0)
+    _require(
+        not traits.shares_keys or n_block - sharing >= 2,
+        f"{sharing} of its {n_block} layers use the keys of others; two must have their own",
+    )
     window = model.get_int("attention.sliding_window", 1)
     _require(window <= _MAX_WINDOW, f"its sliding window is {window} tokens wide")
     for suffix in ("", "_swa"):

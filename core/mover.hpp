@@ -41,9 +41,8 @@ class PageMover {
     virtual std::string start(const Config & config) = 0;
 
     // Memory to read a run into, or nullptr if something must be evicted first. One taker at a time
-    // over all lanes; what was taken stays the lane's until it installs it or puts it back.
-    virtual std::uint8_t * take(std::size_t lane, const PageRun & run)                          = 0;
-    virtual void           put_back(std::size_t lane, const PageRun & run, std::uint8_t * from) = 0;
+    // over all lanes; what was taken stays the lane's until it installs it.
+    virtual std::uint8_t * take(std::size_t lane, const PageRun & run) = 0;
     // Called right before reading, when no page of the run is on its way out any more.
     virtual bool prepare(const PageRun & run) {
         (void) run;

@@ -46,8 +46,6 @@ class CopyMover final : public PageMover {
         return buffers_ + lane * buffer_bytes_;
     }
 
-    void put_back(std::size_t, const PageRun & run, std::uint8_t *) override { held_ -= run.pages; }
-
     std::string install(std::size_t, const PageRun & run, std::uint8_t * from) override {
         std::size_t skipped = 0;
         std::string error   = fault_.copy(run.begin, from, run.bytes(), skipped);

@@ -25,8 +25,6 @@ class InplaceMover final : public PageMover {
         return run.begin;
     }
 
-    void put_back(std::size_t lane, const PageRun & run, std::uint8_t *) override { evict(lane, run); }
-
     bool        prepare(const PageRun & run) override { return os::commit(run.begin, run.bytes()); }
     std::string install(std::size_t, const PageRun &, std::uint8_t *) override { return {}; }
     void        discount(std::size_t pages) override { held_ -= pages; }

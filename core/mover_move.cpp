@@ -96,22 +96,15 @@ class MoveMover final : public PageMover {
         return own.range.page(own.top - run.pages);
     }
 
-    void put_back(std::size_t lane, const PageRun & run, std::uint8_t * from) override {
-        Stack &                     own = stacks_[lane];
-        std::lock_guard<std::mutex> lock(own.mutex);
-        own.reserved = 0;
-        if (fresh_.contains(from)) {
-            // Nothing of it was necessarily touched, so there may be nothing to move: make sure.
-            os::populate(from, run.bytes());
-            push(own, from, run.pages);
-        }
-    }
-
     std::string install(std::size_t lane, const PageRun & run, std::uint8_t * from) override {
         Stack &                     own = stacks_[lane];
         std::lock_guard<std::mutex> lock(own.mutex);
         std::vector<std::uint8_t *> left_over;
-        std::string                 error = fault_.move(run.begin, from, run.bytes(), left_over);
+        std::size_t                 done  = 0;
+        std::string                 error = fault_.move(run.begin, from, run.bytes(), left_over, done);
+        for (; done < run.bytes(); done += os::page_size()) {
+            left_over.push_back(from + done);
+        }
         if (!fresh_.contains(from)) {
             own.top -= own.reserved;
             own.reserved = 0;
@@ -221,11 +214,12 @@ class MoveMover final : public PageMover {
     // On top of a stack whose mutex is held.
     std::string push(Stack & stack, std::uint8_t * from, std::size_t pages) {
         std::vector<std::uint8_t *> left_over;
-        std::string error = fault_.move(stack.range.page(stack.top), from, pages * os::page_size(), left_over);
+        std::size_t                 done = 0;
+        std::string error = fault_.move(stack.range.page(stack.top), from, pages * os::page_size(), left_over, done);
         if (error.empty() && !left_over.empty()) {
             error = "a free page was in use";
         }
-        stack.top += pages;
+        stack.top += done / os::page_size();
         return error;
     }
 

@@ -46,6 +46,10 @@ bool populate(std::uint8_t * addr, std::size_t bytes) {
     return commit(addr, bytes);
 }
 
+bool is_present(const std::uint8_t *) {
+    return true;
+}
+
 void lower_thread_priority() {
     SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_IDLE);
 }
@@ -103,6 +107,16 @@ bool populate(std::uint8_t * addr, std::size_t bytes) {
     (void) addr;
     (void) bytes;
     return false;
+#    endif
+}
+
+bool is_present(const std::uint8_t * page) {
+#    ifdef __linux__
+    unsigned char present = 0;
+    return mincore(const_cast<std::uint8_t *>(page), page_size(), &present) != 0 || (present & 1) != 0;
+#    else
+    (void) page;
+    return true;
 #    endif
 }
 

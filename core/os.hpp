@@ -21,6 +21,9 @@ void discard(std::uint8_t * addr, std::size_t bytes);
 // Allocates the pages now, so that nobody waits for it later. False if the system cannot.
 bool populate(std::uint8_t * addr, std::size_t bytes);
 
+// Whether the page has memory behind it. True where the system cannot tell.
+bool is_present(const std::uint8_t * page);
+
 // The calling thread should only use cores that nobody else wants.
 void lower_thread_priority();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace moestream {
 
@@ -138,10 +139,11 @@ void ExpertStore::stop() {
 
 void ExpertStore::begin_decode(bool prefill) {
     Lock lock(mutex_);
-    halted_   = stopping_;
+    flush(lock);
+    // A read ahead may have failed since the last decode; then this one fails.
+    halted_   = stopping_ || !error_.empty();
     decoding_ = true;
     prefill_  = prefill;
-    error_.clear();
     ++counts_.decodes;
     tick_.notify_all();
 }
@@ -173,16 +175,23 @@ std::string ExpertStore::end_decode() {
     if (halted_) {
         drop_queues();
     }
-    if (flush_) {
-        done_.wait(lock, [this] { return running_ == 0 || stopping_; });
-        forget_all(lock);
-        last_routed_.clear();
-        flush_ = false;
-    }
+    flush(lock);
     if (cache_) {
         cache_->unpin_all();
     }
-    return error_;
+    return std::exchange(error_, {});
+}
+
+// After an error: throws away everything, among it what was installed in place of missing bytes.
+void ExpertStore::flush(Lock & lock) {
+    if (!flush_) {
+        return;
+    }
+    drop_queues();
+    done_.wait(lock, [this] { return running_ == 0 || stopping_; });
+    forget_all(lock);
+    last_routed_.clear();
+    flush_ = false;
 }
 
 void ExpertStore::drop_queues() {

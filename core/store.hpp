@@ -115,6 +115,7 @@ class ExpertStore {
     void                       demand(const Layer & layer, const std::vector<std::uint32_t> & experts);
     void                       prefetch_after(const Layer & layer);
     void                       forget_all(Lock & lock);
+    void                       flush(Lock & lock);
     void                       drop_queues();
 
     // Lanes.

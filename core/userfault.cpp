@@ -84,17 +84,21 @@ std::string Userfault::watch(std::uint8_t * base, std::size_t bytes) {
     return ioctl(fd_, UFFDIO_REGISTER, &range) == 0 ? std::string() : failed("userfaultfd register");
 }
 
-std::string
-Userfault::move(std::uint8_t * dst, std::uint8_t * src, std::size_t bytes, std::vector<std::uint8_t *> & left_over) {
-    const std::size_t page  = os::page_size();
-    std::size_t       done  = 0;
-    int               tries = 0;
+std::string Userfault::move(std::uint8_t *                dst,
+                            std::uint8_t *                src,
+                            std::size_t                   bytes,
+                            std::vector<std::uint8_t *> & left_over,
+                            std::size_t &                 done) {
+    const std::size_t page = os::page_size();
+    done                   = 0;
+    int tries              = 0;
     while (done < bytes) {
         uffdio_move request{};
         request.dst = as_address(dst + done);
         request.src = as_address(src + done);
         request.len = bytes - done;
         if (ioctl(fd_, UFFDIO_MOVE, &request) == 0) {
+            done = bytes;
             return {};
         }
         const int reason = errno;
@@ -102,7 +106,10 @@ Userfault::move(std::uint8_t * dst, std::uint8_t * src, std::size_t bytes, std::
             done += static_cast<std::size_t>(request.move);
             tries = 0;
         } else if (reason == EEXIST) {
-            left_over.push_back(src + done);
+            // Unless the kernel had moved the page already when it last said "try again".
+            if (os::is_present(src + done)) {
+                left_over.push_back(src + done);
+            }
             done += page;
         } else if ((reason == EBUSY || reason == EAGAIN) && ++tries < kMoveTries) {
             back_off(tries);
@@ -219,7 +226,8 @@ bool userfault_can_copy(std::string & why_not) {
 bool userfault_can_move(std::string & why_not) {
     return on_scratch_pages(why_not, [](Userfault & fault, auto * dst, auto * src, auto page) {
         std::vector<std::uint8_t *> left_over;
-        return fault.move(dst, src, page, left_over);
+        std::size_t                 done = 0;
+        return fault.move(dst, src, page, left_over, done);
     });
 }
 
@@ -237,7 +245,7 @@ std::string Userfault::open() {
 std::string Userfault::watch(std::uint8_t *, std::size_t) {
     return kNotHere;
 }
-std::string Userfault::move(std::uint8_t *, std::uint8_t *, std::size_t, std::vector<std::uint8_t *> &) {
+std::string Userfault::move(std::uint8_t *, std::uint8_t *, std::size_t, std::vector<std::uint8_t *> &, std::size_t &) {
     return kNotHere;
 }
 std::string Userfault::copy(std::uint8_t *, const std::uint8_t *, std::size_t, std::size_t &) {

@@ -23,8 +23,12 @@ class Userfault {
     // Moves pages from src to dst without copying and wakes who waits for them (Linux 6.8).
     // Pages already present at dst stay, and their twins at src are appended to `left_over`.
     // A page that the kernel will not move is copied instead, and src loses it all the same.
-    std::string
-    move(std::uint8_t * dst, std::uint8_t * src, std::size_t bytes, std::vector<std::uint8_t *> & left_over);
+    // `done` counts the bytes dealt with: all of them unless it fails.
+    std::string move(std::uint8_t *                dst,
+                     std::uint8_t *                src,
+                     std::size_t                   bytes,
+                     std::vector<std::uint8_t *> & left_over,
+                     std::size_t &                 done);
     // Copies, skipping pages that are present at dst; their number is added to `skipped`.
     std::string copy(std::uint8_t * dst, const std::uint8_t * src, std::size_t bytes, std::size_t & skipped);
     void        wake(std::uint8_t * page);

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from moestream import Session, StreamingConfig, StreamReadError
+from moestream.config import DenseWeights
 from tests.conftest import ModelMaker
 from tests.engine.helpers import RESIDENT, assert_same_bits, open_session, record, tokens_of
 from tests.identity.matrix import Cell, bound_the_cache, conversation
@@ -95,6 +96,21 @@ def test_every_read_can_be_the_one_that_fails(path: Path, monkeypatch: pytest.Mo
                 session.generate(PROMPT, max_tokens=100).text()
         store.inject_read_error(after_reads=-1)
         assert list(session.generate(PROMPT, max_tokens=4))
+
+
+
+@pytest.mark.parametrize("dense", ["mmap", "warm"])
+def test_mapped_dense_weights_that_vanish_are_an_error_and_no_crash(
+    path: Path, dense: DenseWeights, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.gguf"
+    shutil.copy(path, copy)
+    with open_session(copy, StreamingConfig(dense_weights=dense)) as session:
+        generation = session.generate(PROMPT)
+        next(generation)
+        os.truncate(copy, 4096)
+        with pytest.raises(StreamReadError, match=r"became shorter|was changed|truncated"):
+            list(generation)
 
 
 @OVERLAP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -46,8 +47,12 @@ class DecodeLoop:
         keeps_state: bool,
         meter: Meter,
         cancelled: threading.Event,
+        lost_weights: Callable[[], str | None],
     ) -> None:
-        """Drive ``context``; ``keeps_state`` says that its memory has parts beyond attention."""
+        """Drive ``context``; ``keeps_state`` says that its memory has parts beyond attention.
+
+        ``lost_weights`` tells after a decode what is wrong with weights it may have used.
+        """
         self.context = context
         self.history = History(context.n_ctx)
         self.meter = meter
@@ -56,6 +61,7 @@ class DecodeLoop:
         self._keeps_state = keeps_state
         self._checkpoint: _Checkpoint | None = None
         self._cancelled = cancelled
+        self._lost_weights = lost_weights
 
     @property
     def can_trim(self) -> bool:
@@ -138,11 +144,11 @@ class DecodeLoop:
             failure = err
         finally:
             self.meter.end(len(self._batch))
-            read_error = self._store.end_decode()
+            read_error = self._store.end_decode() or self._lost_weights()
         if read_error is not None:
             self.forget(data=True)
             raise StreamReadError(
-                f"expert weights could not be read: {read_error}; no token was made from them, "
+                f"weights could not be read: {read_error}; no token was made from them, "
                 "and the session starts over at the next prompt"
             ) from failure
         if failure is not None:

@@ -137,6 +137,7 @@ class _Opening:
             keeps_state=model.keeps_state,
             meter=meter,
             cancelled=self.cancelled,
+            lost_weights=source.lost_weights,
         )
         chat_source = chat_source if chat_source is not None else model.chat_template
         sizes = _layout_sizes(layout, gguf)

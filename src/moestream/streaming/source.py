@@ -151,6 +151,16 @@ class ExpertSource:
             _drop_from_page_cache(self.gguf.paths)
         return model
 
+    def lost_weights(self) -> str | None:
+        """What is wrong with mapped dense weights by now: a file got shorter under the session."""
+        pages = 0 if self._dense is None else self._dense.lost_pages
+        if pages == 0:
+            return None
+        return (
+            f"{pages} pages of the dense weights are gone: a file became shorter while it was "
+            "mapped; open the model again"
+        )
+
     def floor_bytes(self, n_ubatch: int, n_expert_used: int) -> int:
         """The least budget that a micro-batch of ``n_ubatch`` works with."""
         return self.store.floor_bytes(

@@ -180,6 +180,14 @@ std::string ExpertStore::read(const PageRun & run, std::uint8_t * to) {
     return files_[run.tensor->file].read(run.file_offset(), to, run.bytes());
 }
 
+// Sleeps while nobody decodes; false if it is time to go.
+bool ExpertStore::wait_for_decode(Lock & lock) {
+    ++sleepers_;
+    tick_.wait(lock, [this] { return stopping_ || decoding_; });
+    --sleepers_;
+    return !stopping_;
+}
+
 // Memory is allocated in the background and at the lowest priority: in the way of a token it would
 // cost many times what reading into it does.
 void ExpertStore::run_prefault() {
@@ -194,7 +202,7 @@ void ExpertStore::run_prefault() {
         if (!more) {
             done_.notify_all();
             tick_.wait_for(lock, milliseconds(20), [this] { return stopping_; });
-            tick_.wait(lock, [this] { return stopping_ || decoding_; });
+            wait_for_decode(lock);
         }
     }
 }
@@ -204,8 +212,7 @@ void ExpertStore::run_prefault() {
 void ExpertStore::run_guard() {
     Lock lock(mutex_);
     while (!stopping_) {
-        tick_.wait(lock, [this] { return stopping_ || decoding_; });
-        if (tick_.wait_for(lock, milliseconds(20), [this] { return stopping_; })) {
+        if (!wait_for_decode(lock) || tick_.wait_for(lock, milliseconds(20), [this] { return stopping_; })) {
             return;
         }
         // Under the lock (it does not block): so whoever faulted there is still waiting.

@@ -145,7 +145,9 @@ void ExpertStore::begin_decode(bool prefill) {
     decoding_ = true;
     prefill_  = prefill;
     ++counts_.decodes;
-    tick_.notify_all();
+    if (sleepers_ > 0) {
+        tick_.notify_all();
+    }
 }
 
 void ExpertStore::cancel() {

@@ -128,6 +128,7 @@ class ExpertStore {
     std::string    read(const PageRun & run, std::uint8_t * to);
     void           fail_locked(const std::string & message);
 
+    bool wait_for_decode(Lock & lock);
     void run_prefault();
     void run_guard();
     void serve_fault(std::uint8_t * page);
@@ -152,6 +153,7 @@ class ExpertStore {
     std::deque<SliceId>      prefetch_queue_;
     std::size_t              demanded_ = 0; // slices the running layer waits for
     std::size_t              running_  = 0; // lanes at work
+    std::size_t              sleepers_ = 0; // background threads that wait for a decode to begin
     std::vector<std::thread> threads_;
     bool                     stopping_    = false;
     bool                     prefaulting_ = false;

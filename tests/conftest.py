@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.fixtures import make_fixture
+
+# A busy machine is slow, not wrong; and a failure must be the same everywhere.
+settings.register_profile(
+    "moestream", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("moestream")
 
 ModelMaker = Callable[..., Path]
 

@@ -70,6 +70,8 @@ def runtime() -> Runtime:
 def _load() -> Runtime:
     notes: list[str] = []
     restore = _set_openmp_default(notes)
+    # Should ggml ever abort: one line on stderr, and no debugger writing to the answer's stream.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     try:
         package = importlib.import_module("llama_cpp")
         lib: Any = importlib.import_module("llama_cpp.llama_cpp")

@@ -193,7 +193,7 @@ class ExpertSource:
                 n_ubatch=n_ubatch,
                 n_expert_used=n_expert_used,
             )
-        except RuntimeError as err:
+        except (RuntimeError, OSError) as err:
             raise MemoryBudgetError(
                 f"expert streaming did not start with {budget / MIB:.0f} MiB: {err}"
             ) from err

@@ -203,6 +203,9 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def interrupt(self) -> None:
+        # readline prints its prompt just before it waits for input; a signal in between is only
+        # noticed at the next key. A person is never that fast.
+        time.sleep(1.0)
         self.process.send_signal(signal.SIGINT)
 
     def wait(self) -> int:

@@ -17,10 +17,16 @@ ExpertStreamer::ExpertStreamer(const std::vector<std::string> & files,
     buffers_(
         "moestream-experts",
         [this](const char * name, std::uint64_t & offset) { return locate(name, offset); },
-        [this](ggml_tensor * tensor) { return placed(tensor); }) {}
+        [this](ggml_tensor * tensor) { return placed(tensor); }),
+    generation_(os::fork_generation()) {}
 
 ExpertStreamer::~ExpertStreamer() {
     close();
+    if (os::fork_generation() != generation_) {
+        // Threads, locks and memory are the parent's; a child can only let go of the names.
+        (void) hook_.release();
+        (void) store_.release();
+    }
 }
 
 void ExpertStreamer::add_tensor(const std::string & name,
@@ -96,7 +102,7 @@ void ExpertStreamer::start(const StoreOptions & options) {
 }
 
 void ExpertStreamer::close() {
-    if (!closed_) {
+    if (!closed_ && os::fork_generation() == generation_) {
         closed_ = true;
         store_->stop();
         if (standalone_.base != nullptr) {

@@ -57,6 +57,7 @@ class ExpertStreamer {
     MemoryRange                  standalone_;
     bool                         sealed_ = false;
     bool                         closed_ = false;
+    int                          generation_;
 };
 
 } // namespace moestream

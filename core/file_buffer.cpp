@@ -28,6 +28,7 @@ namespace {
 struct Allocation {
     std::shared_ptr<FileBufferState> state;
     MemoryRange                      memory;
+    int                              generation;
 };
 
 // llama.cpp calls these from C++ code of its own, built with other settings: nothing may be thrown
@@ -58,7 +59,7 @@ bool is_host(ggml_backend_buffer_type_t) {
 
 void free_buffer(ggml_backend_buffer_t buffer) {
     const Allocation * allocation = &allocation_of(buffer);
-    if (allocation->memory.base != nullptr) {
+    if (allocation->memory.base != nullptr && allocation->generation == os::fork_generation()) {
         os::release(allocation->memory.base, allocation->memory.bytes);
     }
     delete allocation;
@@ -136,7 +137,7 @@ FileBufferType::FileBufferType(std::string name, Locate locate, OnPlaced on_plac
                 return nullptr;
             }
             state->ranges.push_back(range);
-            auto * allocation = new Allocation{ state->shared_from_this(), range };
+            auto * allocation = new Allocation{ state->shared_from_this(), range, os::fork_generation() };
             return ggml_layout::ggml_backend_buffer_init(type, buffer_iface, allocation, bytes);
         });
     };

@@ -1,10 +1,13 @@
 #include "os.hpp"
 
+#include <atomic>
+
 #ifdef _WIN32
 #    define WIN32_LEAN_AND_MEAN
 #    define NOMINMAX
 #    include <windows.h>
 #else
+#    include <pthread.h>
 #    include <sys/mman.h>
 #    include <unistd.h>
 #endif
@@ -14,6 +17,23 @@
 #endif
 
 namespace moestream::os {
+
+namespace {
+
+std::atomic<int> generation{ 0 };
+
+#ifndef _WIN32
+const int registered = pthread_atfork(nullptr, nullptr, [] { ++generation; });
+#endif
+
+} // namespace
+
+int fork_generation() {
+#ifndef _WIN32
+    (void) registered;
+#endif
+    return generation.load();
+}
 
 #ifdef _WIN32
 

@@ -24,6 +24,9 @@ bool populate(std::uint8_t * addr, std::size_t bytes);
 // Whether the page has memory behind it. True where the system cannot tell.
 bool is_present(const std::uint8_t * page);
 
+// Grows by one in every forked child: what was made under another number belongs to the parent.
+int fork_generation();
+
 // The calling thread should only use cores that nobody else wants.
 void lower_thread_priority();
 

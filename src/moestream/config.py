@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 from moestream.errors import ConfigError
 
@@ -30,6 +31,36 @@ def _require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
+_NUMBERS: dict[type, tuple[type, ...]] = {float: (float, int)}
+
+
+def _check_types(config: object) -> None:
+    """Refuse fields whose value is not of the annotated type, before anything is compared.
+
+    A truth value is no number, whatever Python thinks: ``cache_mb=True`` is a mistake.
+    """
+    for name, hint in get_type_hints(type(config)).items():
+        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        value = getattr(config, name)
+        literals = [arg for option in options for arg in get_args(option)]
+        kinds = [option for option in options if isinstance(option, type)]
+        allowed = tuple(kind for option in kinds for kind in _NUMBERS.get(option, (option,)))
+        wrong = isinstance(value, bool) and bool not in kinds
+        if wrong or not (value in literals or isinstance(value, allowed)):
+            names = [repr(arg) for arg in literals]
+            names += ["nothing" if kind is type(None) else kind.__name__ for kind in kinds]
+            raise ConfigError(f"{name} must be {' or '.join(names)}, got {value!r}")
+
+
+def _require_types(config: object, kind: type | tuple[type, ...], what: str, *names: str) -> None:
+    """Each field is of a type in ``kind``; a truth value is not a number."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    for name in names:
+        value = getattr(config, name)
+        sound = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        _require(sound, f"{name} must be {what}, got {value!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig:
     """How the next token is chosen.
@@ -46,6 +77,11 @@ class SamplingConfig:
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of its range."""
+        _check_types(self)
+        numbers = ("temperature", "top_p", "min_p", "repeat_penalty")
+        _require_types(self, (int, float), "a number", *numbers)
+        _require_types(self, int, "an integer", "top_k")
+        _require_types(self, (int, type(None)), "an integer or None", "seed")
         _require(
             0.0 <= self.temperature <= 100.0,
             f"temperature must lie in 0..100 (0 is greedy), got {self.temperature}",
@@ -100,9 +136,15 @@ class StreamingConfig:
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
+        _check_types(self)
+        _require_types(self, int, "an integer", "io_threads", "prefetch")
+        _require_types(self, (int, float), "a number", "drop_cold_experts")
+        _require_types(self, (int, type(None)), "an integer or None", "cache_ceil_mb")
+        _require_types(self, bool, "True or False", "o_direct", "repack", "drop_in_prefill")
+        _require_types(self, (bool, type(None)), "True, False or None", "moe_stream", "overlap")
         if self.cache_mb != "auto":
             _require(
-                isinstance(self.cache_mb, int) and self.cache_mb >= 0,
+                type(self.cache_mb) is int and self.cache_mb >= 0,
                 f"cache must be 'auto' or a size in MiB of 0 or more, got {self.cache_mb!r}",
             )
         if self.cache_ceil_mb is not None:
@@ -121,8 +163,7 @@ class StreamingConfig:
         )
         _require(
             self.dense_weights in _DENSE_WEIGHTS,
-            f"dense weights must be one of {', '.join(_DENSE_WEIGHTS)}, "
-            f"got {self.dense_weights!r}",
+            f"dense weights must be one of {', '.join(_DENSE_WEIGHTS)}, got {self.dense_weights!r}",
         )
         _require(
             not (self.repack and self.dense_weights != "anon"),
@@ -177,7 +218,21 @@ class EngineConfig:
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
+        _check_types(self)
+        _require_types(self, (str, Path), "a path or a name", "model")
         _require(str(self.model) != "", "no model given")
+        _require_types(
+            self,
+            (int, type(None)),
+            "an integer or None",
+            "n_ctx",
+            "n_ubatch",
+            "threads",
+            "n_expert_used",
+        )
+        _require_types(self, (Path, type(None)), "a pathlib.Path or None", "chat_template")
+        _require_types(self, StreamingConfig, "a StreamingConfig", "streaming")
+        _require_types(self, SamplingConfig, "a SamplingConfig", "sampling")
         if self.n_ctx is not None:
             _require(self.n_ctx >= 8, f"the context must hold at least 8 tokens, got {self.n_ctx}")
         if self.n_ubatch is not None:

@@ -40,6 +40,15 @@ def test_every_line_of_a_pipe_is_a_message(cli: Cli, model: Path) -> None:
     assert result.out == f"{first}\n{second}\n"
 
 
+@pytest.mark.parametrize("line", ["/save /", "/save a\0b", "/load a\0b", "/load ~nobody-at-all/x"])
+def test_impossible_names_do_not_end_the_chat(cli: Cli, model: Path, line: str) -> None:
+    result = cli("chat", "-m", model, *FAST, stdin=f"{line}\none\n")
+    assert result.code == 0
+    assert "error: " in result.err
+    assert "bug" not in result.err
+    assert result.out.strip()
+
+
 def test_commands(cli: Cli, model: Path, tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
     script = f"""\

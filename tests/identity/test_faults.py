@@ -98,7 +98,6 @@ def test_every_read_can_be_the_one_that_fails(path: Path, monkeypatch: pytest.Mo
         assert list(session.generate(PROMPT, max_tokens=4))
 
 
-
 @pytest.mark.parametrize("dense", ["mmap", "warm"])
 def test_mapped_dense_weights_that_vanish_are_an_error_and_no_crash(
     path: Path, dense: DenseWeights, tmp_path: Path

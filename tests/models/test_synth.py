@@ -190,8 +190,9 @@ def test_command_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "no directory" in capsys.readouterr().err
     assert main(["qwen36-35b", "--out", str(tmp_path), "--force"]) == 2
     assert "is a directory" in capsys.readouterr().err
-    assert main(["qwen36-35b", "--out", str(tmp_path / "m.gguf"), "--layers", "0"]) == 2
-    assert "layers" in capsys.readouterr().err
+    for count in ("0", "501", "999999999"):
+        assert main(["qwen36-35b", "--out", str(tmp_path / "m.gguf"), "--layers", count]) == 2
+        assert "layers" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["nothing", "--out", "x"])
     assert caught.value.code == 2

@@ -9,6 +9,9 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    from moestream.cli.app import main as run_app
+    try:
+        from moestream.cli.app import main as run_app
+    except KeyboardInterrupt:
+        return 130  # Ctrl-C before anything has begun
 
     return run_app(arguments)

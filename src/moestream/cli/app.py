@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,8 +46,16 @@ for _function in (run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, arc
     app.command()(_function)
 
 
+def _replace_closed_streams() -> None:
+    """Without descriptors 0 to 2 (``<&-``, ``>&-``) Python has ``None`` for its streams."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code and never raises an ordinary exception."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # whatever the locale cannot show

@@ -51,8 +51,9 @@ def _words(error: BaseException) -> str:
         return _usage_message(error)
     if isinstance(error, MoestreamError):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.strerror or type(error).__name__}: {error.filename}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        where = "" if error.filename is None else f": {error.filename}"
+        return f"{error.strerror}{where}"
     if isinstance(error, MemoryError):
         return "out of memory"
     return (

@@ -14,14 +14,50 @@ import threading
 from types import FrameType, TracebackType
 from typing import Protocol
 
-__all__ = ["TurnInterrupt"]
+__all__ = ["LoadInterrupt", "TurnInterrupt"]
 
-#: So many interrupts in one turn say that the turn does not end; leave without ceremony.
+#: So many interrupts say that the turn (or the load) does not end; leave without ceremony.
 _PATIENCE = 3
 
 
 class _Cancellable(Protocol):
     def cancel(self) -> None: ...
+
+
+class LoadInterrupt:
+    """While entered, Ctrl-C is remembered until :meth:`check` is called.
+
+    llama.cpp loads a model with calls back into Python, for its log and its progress. An exception
+    that a signal handler raises in one of those is lost, and the load goes on.
+    """
+
+    def __init__(self) -> None:
+        """Nothing has come yet."""
+        self._count = 0
+
+    def __enter__(self) -> LoadInterrupt:
+        """Take over SIGINT."""
+        self._previous = signal.signal(signal.SIGINT, self._remember)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give SIGINT back."""
+        signal.signal(signal.SIGINT, self._previous)
+
+    def check(self) -> None:
+        """Raise :class:`KeyboardInterrupt` if Ctrl-C came."""
+        if self._count:
+            raise KeyboardInterrupt
+
+    def _remember(self, _number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count >= _PATIENCE:
+            os._exit(130)
 
 
 class TurnInterrupt:

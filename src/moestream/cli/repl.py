@@ -12,7 +12,7 @@ from moestream.cli.lines import MessageReader
 from moestream.cli.turn import play, print_summary
 from moestream.config import SamplingConfig
 from moestream.engine.session import Generation, Session
-from moestream.errors import ConfigError, GenerationError, MoestreamError
+from moestream.errors import ConfigError, MoestreamError
 from moestream.telemetry.summary import load_line
 
 __all__ = ["HELP", "Repl"]
@@ -132,7 +132,7 @@ class Repl:
 
         try:
             turn = play(self._session, start)
-        except GenerationError as error:
+        except MoestreamError as error:  # a template may refuse a conversation, too
             note(f"error: {error}", style="red")
             return False
         if turn.interrupted:
@@ -198,7 +198,13 @@ class Repl:
 def _path(text: str) -> Path:
     if not text:
         raise ConfigError("name a file")
-    return Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:  # ~somebody without a home
+        raise ConfigError(f"{text}: {error}") from error
+    if not path.name or "\0" in text:
+        raise ConfigError(f"{text!r} is not the name of a file")
+    return path
 
 
 def _changed(sampling: SamplingConfig, key: str, value: str) -> SamplingConfig:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from moestream.cli.console import note, status, write, write_json
-from moestream.cli.interrupt import TurnInterrupt
+from moestream.cli.interrupt import LoadInterrupt, TurnInterrupt
 from moestream.config import EngineConfig
 from moestream.engine.events import GenerationSummary, TokenEvent
 from moestream.engine.session import Session
@@ -31,13 +31,15 @@ class Turn:
 @contextmanager
 def open_session(config: EngineConfig, *, quiet: bool = False) -> Iterator[Session]:
     """A session for the time of the block; says on stderr what it loads and what it noticed."""
-    with status("loading") as tell:
+    with status("loading") as tell, LoadInterrupt() as interrupt:
 
         def progress(fraction: float) -> None:
+            interrupt.check()
             tell(f"loading {100 * fraction:.0f} %")
 
         session = Session(config, progress=progress)
     with session:
+        interrupt.check()
         report = session.load_report
         if not quiet:
             note(load_line(report))

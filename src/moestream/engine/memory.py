@@ -14,6 +14,7 @@ from moestream.errors import MemoryBudgetError
 from moestream.gguf import GGUFModel
 from moestream.llama.context import Context, ContextOptions
 from moestream.llama.model import Model
+from moestream.models.context_size import context_size
 from moestream.streaming import budget as rules
 from moestream.streaming.budget import MIB
 from moestream.streaming.layout import ExpertLayout
@@ -46,12 +47,15 @@ class Cache:
     for_width: int = 0
 
 
-def check_fits(gguf: GGUFModel, layout: ExpertLayout | None, *, mapped: bool) -> str | None:
+def check_fits(
+    gguf: GGUFModel, layout: ExpertLayout | None, *, n_ctx: int, mapped: bool
+) -> str | None:
     """Refuse before the load what would end in the hands of the OOM killer.
 
     Args:
         gguf: the model.
         layout: of its streamed experts; ``None`` where everything is to be resident.
+        n_ctx: positions of the context, whose keys and values are allocated at once.
         mapped: weights are mapped, so the kernel may drop and read them again.
 
     Returns:
@@ -70,8 +74,20 @@ def check_fits(gguf: GGUFModel, layout: ExpertLayout | None, *, mapped: bool) ->
     else:
         needed, what = layout.dense_bytes, "the model without its experts"
         advice = "leave dense weights mapped (mmap), or use a smaller quantisation"
-    if needed <= available:
+    n_layer = gguf.get_int("block_count", 0) if layout is None else layout.n_layer
+    size = context_size(gguf, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=1)
+    if size.kv + size.recurrent > available:
+        raise MemoryBudgetError(
+            f"a context of {n_ctx} tokens takes {(size.kv + size.recurrent) / MIB:.0f} MiB of "
+            f"memory, but only {available / MIB:.0f} MiB are available; use a smaller context"
+        )
+    if mapped and needed <= available:
         return None
+    if not mapped and needed + size.kv + size.recurrent <= available:
+        return None
+    if not mapped and needed <= available:
+        what, needed = f"{what} and its context of {n_ctx} tokens", needed + size.kv
+        advice = f"use a smaller context, or {advice}"
     found = (
         f"{what} takes {needed / MIB:.0f} MiB of memory, but only "
         f"{available / MIB:.0f} MiB are available"

@@ -10,11 +10,12 @@ from time import perf_counter
 
 from moestream.config import EngineConfig
 from moestream.engine import threads as thread_choice
+from moestream.engine.files import FileWatch
 from moestream.engine.loop import DecodeLoop
 from moestream.engine.memory import Fitting, check_fits, resident_bytes, warnings_about
 from moestream.engine.meter import Meter
 from moestream.engine.report import LoadReport, ThreadTiming
-from moestream.errors import ConfigError, ModelError, StreamReadError
+from moestream.errors import ConfigError, ModelError, PlatformError, StreamReadError
 from moestream.gguf import GGUFModel, check_model, read_model
 from moestream.llama.batch import Batch
 from moestream.llama.chat import ChatTemplate
@@ -49,6 +50,7 @@ class Opened:
     chat_source: str | None
     report: LoadReport
     resources: ExitStack
+    files: FileWatch
 
 
 def open_model(
@@ -100,7 +102,10 @@ class _Opening:
         else:
             self._note_unused_settings()
             overlapped = False
-        warning = check_fits(gguf, layout, mapped=streaming.dense_weights == "mmap")
+        n_ctx = self._resolve_n_ctx(gguf.get_int("context_length", 0))
+        warning = check_fits(
+            gguf, layout, n_ctx=n_ctx, mapped=streaming.dense_weights in ("mmap", "warm")
+        )
         if warning is not None:
             self.warnings.append(warning)
 
@@ -117,7 +122,6 @@ class _Opening:
         if model.has_encoder:
             raise ModelError(f"{path} is an encoder model; it cannot generate text")
 
-        n_ctx = self._resolve_n_ctx(model)
         context, cache = Fitting(config, model, source, n_ctx=n_ctx).make_context()
         self.stack.callback(context.close)
         if layout is not None:
@@ -130,6 +134,7 @@ class _Opening:
             self.notes += source.store.notes
             self.warnings += warnings_about(config, source, cache)
         timings = self._choose_threads(model, source, context)
+        files = FileWatch(gguf.paths if source.maps_files else ())
         meter = Meter(source.store, streamed=source.streamed, overlap=overlapped)
         loop = DecodeLoop(
             context,
@@ -137,7 +142,7 @@ class _Opening:
             keeps_state=model.keeps_state,
             meter=meter,
             cancelled=self.cancelled,
-            lost_weights=source.lost_weights,
+            lost_weights=lambda: source.lost_weights() or files.complaint(),
         )
         chat_source = chat_source if chat_source is not None else model.chat_template
         sizes = _layout_sizes(layout, gguf)
@@ -200,6 +205,7 @@ class _Opening:
             chat_source=chat_source,
             report=report,
             resources=self.stack,
+            files=files,
         )
 
     def _note_unused_settings(self) -> None:
@@ -221,9 +227,8 @@ class _Opening:
                 f"this model is kept resident, so these settings do nothing: {', '.join(unused)}"
             )
 
-    def _resolve_n_ctx(self, model: Model) -> int:
+    def _resolve_n_ctx(self, trained: int) -> int:
         wanted = self.config.n_ctx
-        trained = model.n_ctx_train
         if wanted is None:
             return min(trained, _DEFAULT_N_CTX) if trained > 0 else _DEFAULT_N_CTX
         if wanted > _MAX_N_CTX:
@@ -239,9 +244,19 @@ class _Opening:
         self, model: Model, source: ExpertSource, context: Context
     ) -> tuple[ThreadTiming, ...]:
         if self.config.threads is not None:
+            if not thread_choice.can_start(self.config.threads):
+                raise PlatformError(
+                    f"the system does not let this process start {self.config.threads} threads; "
+                    "use fewer, or raise the limit on processes (ulimit -u, or the pids cgroup)"
+                )
             return ()
-        counts = thread_choice.candidates(available_cpus())
-        if len(counts) == 1:
+        counts = tuple(
+            count
+            for count in thread_choice.candidates(available_cpus())
+            if thread_choice.can_start(count)
+        )
+        if len(counts) <= 1:
+            context.set_threads(1)
             return ()
         batch = Batch(1)
         token = model.vocab.bos if model.vocab.bos is not None else 0

@@ -14,7 +14,6 @@ import numpy as np
 
 from moestream.config import EngineConfig, SamplingConfig
 from moestream.engine.events import GenerationSummary
-from moestream.engine.files import FileWatch
 from moestream.engine.generation import Generation
 from moestream.engine.opening import Opened, open_model
 from moestream.engine.prefix import common_prefix
@@ -75,7 +74,7 @@ class Session:
         self._last_summary: GenerationSummary | None = None
         opened = open_model(config, cancelled=self._cancelled, progress=progress)
         self._opened = opened
-        self._files = FileWatch(opened.report.paths if opened.source.maps_files else ())
+        self._files = opened.files
         self._decode_lock = threading.RLock()
         self._finalizer = weakref.finalize(self, _take_down, opened, self._decode_lock, self._pid)
 
@@ -244,8 +243,11 @@ class Session:
         stop: str | Sequence[str],
         sampling: SamplingConfig | None,
     ) -> Generation:
-        if max_tokens is not None and max_tokens < 1:
-            raise ConfigError(f"the number of tokens to generate must be 1 or more: {max_tokens}")
+        whole = isinstance(max_tokens, int) and not isinstance(max_tokens, bool)
+        if max_tokens is not None and not (whole and max_tokens >= 1):
+            raise ConfigError(
+                f"the number of tokens to generate must be 1 or more, got {max_tokens!r}"
+            )
         sampling = self.config.sampling if sampling is None else sampling
         sampling.validate()
         prompt = np.asarray(tokens, np.int32)

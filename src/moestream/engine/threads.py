@@ -8,11 +8,12 @@ to tell.
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event, Thread
 from time import perf_counter
 
 from moestream.engine.report import ThreadTiming
 
-__all__ = ["candidates", "choose", "measure"]
+__all__ = ["can_start", "candidates", "choose", "measure"]
 
 _RUNS = 3
 _BUDGET_S = 3.0
@@ -28,6 +29,27 @@ def candidates(cpus: int) -> tuple[int, ...]:
         counts.add(power)
         power *= 2
     return tuple(sorted(counts))
+
+
+def can_start(count: int) -> bool:
+    """Whether the system lets this process run ``count`` threads more than it has.
+
+    OpenMP ends the process when it cannot start one, so it is tried beforehand.
+    """
+    done = Event()
+    started: list[Thread] = []
+    try:
+        for _ in range(count - 1):
+            thread = Thread(target=done.wait)
+            thread.start()
+            started.append(thread)
+    except RuntimeError:
+        return False
+    finally:
+        done.set()
+        for thread in started:
+            thread.join()
+    return True
 
 
 def measure(

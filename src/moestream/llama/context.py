@@ -107,6 +107,8 @@ class Context:
             pointer = lib.llama_init_from_model(model.pointer, params)
             lines = rt.log.since(mark)
             complaint = rt.log.complaint(mark)
+            if pointer and rt.log.interrupt is not None:
+                lib.llama_free(pointer)
         if not pointer:
             raise MemoryBudgetError(
                 f"llama.cpp could not make a context of {options.n_ctx} tokens with a micro-batch "
@@ -152,6 +154,7 @@ class Context:
             )
         mark = self._rt.log.mark()
         code = self._lib.llama_decode(self.pointer, batch.raw)
+        self._rt.raise_interrupt()
         if code == _OK:
             return True
         if code == _ABORTED:

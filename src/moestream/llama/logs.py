@@ -39,6 +39,8 @@ class LogBuffer:
         self._lines: deque[LogLine] = deque(maxlen=capacity)
         self._numbers = itertools.count(1)
         self._last_number = 0
+        #: A Ctrl-C that arrived inside a callback, to be raised once the C frames are left.
+        self.interrupt: BaseException | None = None
 
     def append(self, level: int, text: str) -> None:
         """Record a piece of log; progress dots are dropped."""

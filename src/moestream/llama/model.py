@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from moestream.errors import ModelError
+from moestream.llama.logs import LogBuffer
 from moestream.llama.runtime import Runtime, runtime
 from moestream.llama.vocab import Vocab
 
@@ -105,17 +106,16 @@ class Model:
             keep_alive.append(pairs)
             params.kv_overrides = pairs
         failures: list[BaseException] = []
-        if progress is not None:
-            callback = _progress_callback(lib, progress, failures)
-            keep_alive.append(callback)
-            params.progress_callback = callback
+        callback = _progress_callback(lib, progress, failures, rt.log)
+        keep_alive.append(callback)
+        params.progress_callback = callback
 
         with rt.loading() as mark:
             pointer = lib.llama_model_load_from_file(str(path).encode(), params)
             complaint = rt.log.complaint(mark)
-        if failures:
-            if pointer:
+            if pointer and (failures or rt.log.interrupt is not None):
                 lib.llama_model_free(pointer)
+        if failures:
             raise failures[0]
         if not pointer:
             raise ModelError(f"llama.cpp could not load {path}: {complaint or 'no reason given'}")
@@ -200,11 +200,15 @@ def _metadata_overrides(lib: Any, metadata: Mapping[str, int]) -> Any:
     return array
 
 
-def _progress_callback(lib: Any, progress: LoadProgress, failures: list[BaseException]) -> object:
+def _progress_callback(
+    lib: Any, progress: LoadProgress | None, failures: list[BaseException], log: LogBuffer
+) -> object:
     def report(fraction: float, _user_data: object) -> bool:
         # Exceptions stop at the C frames: keep it, end the load, raise it afterwards.
         try:
-            return progress(float(fraction)) is not False
+            if log.interrupt is not None:
+                return False
+            return progress is None or progress(float(fraction)) is not False
         except BaseException as err:
             failures.append(err)
             return False

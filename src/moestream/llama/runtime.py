@@ -54,6 +54,13 @@ class Runtime:
         """
         with _lock:
             yield self.log.mark()
+            self.raise_interrupt()
+
+    def raise_interrupt(self) -> None:
+        """Raise what a callback had to keep back, such as a Ctrl-C."""
+        interrupt, self.log.interrupt = self.log.interrupt, None
+        if interrupt is not None:
+            raise interrupt
 
 
 def runtime() -> Runtime:
@@ -123,6 +130,8 @@ def _install_log(lib: Any, log: LogBuffer) -> object:
             log.append(int(level), (text or b"").decode("utf-8", errors="replace"))
         except Exception:
             return
+        except BaseException as err:
+            log.interrupt = err
 
     callback: object = lib.llama_log_callback(receive)
     lib.llama_log_set(callback, ctypes.c_void_p(0))

@@ -79,7 +79,7 @@ class ExpertSource:
             self.store: ExpertStore = core.ExpertStore(
                 files if layout is not None else [], o_direct=config.o_direct, **nodes
             )
-            if layout is not None and config.dense_weights != "anon":
+            if config.dense_weights != "anon":
                 self._dense = core.DenseMapping(files)
         except OSError as err:
             raise ModelError(f"the model's files cannot be opened: {err}") from err
@@ -131,7 +131,7 @@ class ExpertSource:
             ModelError: llama.cpp refused it, or placed the tensors otherwise than declared.
         """
         options = ModelOptions(
-            load_mode="none" if self.streamed or self.config.dense_weights == "anon" else "mmap",
+            load_mode="none",
             repack=self.config.repack,
             overrides=self._overrides(),
             metadata=metadata,
@@ -208,20 +208,18 @@ class ExpertSource:
         self._dense = None
 
     def _declare_dense(self, mapping: DenseMapping) -> None:
-        layout = self.layout
-        assert layout is not None
-        experts = {tensor.name for tensor in layout.tensors}
-        nextn = tuple(f"blk.{layer}." for layer in range(layout.n_layer, layout.n_block))
+        experts = {tensor.name for tensor in self._trunk}
         for info in self.gguf.tensors.values():
-            if info.name not in experts and not info.name.startswith(nextn):
+            if info.name not in experts:
                 mapping.add_tensor(
                     info.name, file=info.shard, offset=info.offset, nbytes=info.nbytes
                 )
 
     def _overrides(self) -> tuple[TensorOverride, ...]:
-        if self.layout is None:
-            return ()
-        overrides = [TensorOverride(override_pattern(self.layout), self.store.buffer_type())]
+        overrides = []
+        if self.layout is not None:
+            pattern = override_pattern(self.layout)
+            overrides.append(TensorOverride(pattern, self.store.buffer_type()))
         if self._dense is not None:
             overrides.append(TensorOverride(_EVERYTHING, self._dense.buffer_type()))
         return tuple(overrides)

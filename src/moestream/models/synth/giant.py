@@ -77,8 +77,7 @@ def make_giant(
         raise ConfigError(f"the overlap must lie in {low}..{high}, got {overlap}")
     if not 0 <= skew <= 2:
         raise ConfigError(f"the skew must lie in 0..2, got {skew}")
-    if not 1 <= shape.layers <= 500:
-        raise ConfigError(f"a giant has 1 to 500 layers, not {shape.layers}")
+    _check_layers(shape)
     if not path.parent.is_dir():
         raise ConfigError(f"there is no directory {shown(path.parent)} to write the model into")
     if path.is_dir():
@@ -96,9 +95,19 @@ def make_giant(
 
 
 def giant_bytes(shape: GiantShape) -> int:
-    """Return the bytes of all tensors of a giant."""
+    """Return the bytes of all tensors of a giant.
+
+    Raises:
+        ConfigError: it has too many layers, or none.
+    """
+    _check_layers(shape)
     # The maker plans its matrices when they are written, so this costs nothing.
     return sum(tensor.nbytes for tensor in _Maker(shape, DEFAULT_OVERLAP, 0.0, 0).tensors())
+
+
+def _check_layers(shape: GiantShape) -> None:
+    if not 1 <= shape.layers <= 500:
+        raise ConfigError(f"a giant has 1 to 500 layers, not {shape.layers}")
 
 
 class _Maker:

@@ -3,12 +3,12 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PROMPT ?= In the beginning
+PROMPT ?= Tom looked at the old house and
 
 .PHONY: run test check format clean
 
 run: $(VENV)/installed
-	$(BIN)/moestream run --moe-stream --raw --max-tokens 120 --prompt "$(PROMPT)"
+	$(BIN)/moestream run --moe-stream --raw --temp 0.7 --seed 7 --max-tokens 120 --prompt "$(PROMPT)"
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest

@@ -47,6 +47,8 @@ def cells(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     }
     if args.only:
         found = {name: spec for name, spec in found.items() if args.only in name}
+    if args.skip:
+        found = {name: spec for name, spec in found.items() if args.skip not in name}
     return found
 
 
@@ -59,6 +61,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lanes", type=int, default=2)
     parser.add_argument("--only", help="only cells whose name contains this")
+    parser.add_argument("--skip", help="no cells whose name contains this")
     parser.add_argument("--no-resident", action="store_true", help="the model does not fit at all")
     parser.add_argument("--save", metavar="NAME")
     args = parser.parse_args()

@@ -52,15 +52,6 @@ def _check_types(config: object) -> None:
             raise ConfigError(f"{name} must be {' or '.join(names)}, got {value!r}")
 
 
-def _require_types(config: object, kind: type | tuple[type, ...], what: str, *names: str) -> None:
-    """Each field is of a type in ``kind``; a truth value is not a number."""
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    for name in names:
-        value = getattr(config, name)
-        sound = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-        _require(sound, f"{name} must be {what}, got {value!r}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig:
     """How the next token is chosen.
@@ -78,10 +69,6 @@ class SamplingConfig:
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of its range."""
         _check_types(self)
-        numbers = ("temperature", "top_p", "min_p", "repeat_penalty")
-        _require_types(self, (int, float), "a number", *numbers)
-        _require_types(self, int, "an integer", "top_k")
-        _require_types(self, (int, type(None)), "an integer or None", "seed")
         _require(
             0.0 <= self.temperature <= 100.0,
             f"temperature must lie in 0..100 (0 is greedy), got {self.temperature}",
@@ -137,11 +124,6 @@ class StreamingConfig:
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
         _check_types(self)
-        _require_types(self, int, "an integer", "io_threads", "prefetch")
-        _require_types(self, (int, float), "a number", "drop_cold_experts")
-        _require_types(self, (int, type(None)), "an integer or None", "cache_ceil_mb")
-        _require_types(self, bool, "True or False", "o_direct", "repack", "drop_in_prefill")
-        _require_types(self, (bool, type(None)), "True, False or None", "moe_stream", "overlap")
         if self.cache_mb != "auto":
             _require(
                 type(self.cache_mb) is int and self.cache_mb >= 0,
@@ -219,20 +201,7 @@ class EngineConfig:
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
         _check_types(self)
-        _require_types(self, (str, Path), "a path or a name", "model")
         _require(str(self.model) != "", "no model given")
-        _require_types(
-            self,
-            (int, type(None)),
-            "an integer or None",
-            "n_ctx",
-            "n_ubatch",
-            "threads",
-            "n_expert_used",
-        )
-        _require_types(self, (Path, type(None)), "a pathlib.Path or None", "chat_template")
-        _require_types(self, StreamingConfig, "a StreamingConfig", "streaming")
-        _require_types(self, SamplingConfig, "a SamplingConfig", "sampling")
         if self.n_ctx is not None:
             _require(self.n_ctx >= 8, f"the context must hold at least 8 tokens, got {self.n_ctx}")
         if self.n_ubatch is not None:

@@ -3,7 +3,9 @@
     python compare.py moestream-nano.gguf ref.npz
 
 Needs llama-cpp-python and NumPy only (not torch). Check an F32 export by the *maximum*
-difference: a wrong rotary setting can leave the top choice right in 99 of 100 rows.
+difference: a wrong rotary setting can leave the top choice right in 99 of 100 rows. Only where two
+experts are all but tied may rounding choose another one: a few rows then differ visibly, all
+others agree to about 1e-3.
 """
 
 from __future__ import annotations
@@ -109,10 +111,14 @@ def compare(model_path: str, reference_path: str) -> dict[str, float]:
         our_hidden = trunk.hidden(count)
         shifted = np.vstack([np.zeros_like(our_hidden[:1]), our_hidden[:-1]])
         drafted = head.decode(tokens[:-1], shifted)
-        note("trunk_max_difference", np.abs(ours - logits).max())
+        difference = np.abs(ours - logits).max(-1)
+        note("trunk_max_difference", difference.max())
+        note("trunk_rows_within_0.01", (difference < 0.01).mean())
         note("trunk_same_top_1", (ours.argmax(-1) == logits.argmax(-1)).mean())
         note("hidden_max_difference", np.abs(our_hidden - hidden).max())
-        note("mtp_max_difference", np.abs(drafted - mtp_logits).max())
+        mtp_difference = np.abs(drafted - mtp_logits).max(-1)
+        note("mtp_max_difference", mtp_difference.max())
+        note("mtp_rows_within_0.01", (mtp_difference < 0.01).mean())
         note("mtp_same_top_1", (drafted.argmax(-1) == mtp_logits.argmax(-1)).mean())
         note("mtp_agrees_with_trunk", (drafted.argmax(-1) == ours.argmax(-1)).mean())
         rows = np.arange(count)

@@ -50,7 +50,7 @@ def _replace_closed_streams() -> None:
     """Without descriptors 0 to 2 (``<&-``, ``>&-``) Python has ``None`` for its streams."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

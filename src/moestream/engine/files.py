@@ -19,8 +19,17 @@ class FileWatch:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Remember how ``paths`` are now."""
-        self._known = {path: os.stat(path) for path in paths}
+        """Remember how ``paths`` are now; close it when done."""
+        self._known: list[tuple[int, int, int, Path]] = []
+        for path in paths:
+            descriptor = os.open(path, os.O_RDONLY)
+            now = os.fstat(descriptor)
+            self._known.append((descriptor, now.st_size, now.st_mtime_ns, path))
+
+    def close(self) -> None:
+        """Stop watching."""
+        while self._known:
+            os.close(self._known.pop()[0])
 
     def check(self) -> None:
         """Compare with how they are now.
@@ -33,17 +42,12 @@ class FileWatch:
             raise StreamReadError(complaint)
 
     def complaint(self) -> str | None:
-        """What has changed, in words; a few microseconds a file."""
-        for path, known in self._known.items():
-            try:
-                now = os.stat(path)
-            except OSError:
-                continue
-            if (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino):
-                continue
-            if now.st_size != known.st_size or now.st_mtime_ns != known.st_mtime_ns:
+        """What has changed, in words; a system call a file, as it is asked for every token."""
+        for descriptor, size, modified, path in self._known:
+            now = os.fstat(descriptor)
+            if now.st_size != size or now.st_mtime_ns != modified:
                 return (
                     f"{path} was changed on disk while the model was open "
-                    f"({known.st_size} bytes before, {now.st_size} now); open it again"
+                    f"({size} bytes before, {now.st_size} now); open it again"
                 )
         return None

@@ -19,7 +19,7 @@ from moestream.streaming import budget as rules
 from moestream.streaming.budget import MIB
 from moestream.streaming.layout import ExpertLayout
 from moestream.streaming.source import ExpertSource
-from moestream.telemetry.system import available_cpus, memory_state
+from moestream.telemetry.system import address_space_left, available_cpus, memory_state
 
 __all__ = ["Cache", "Fitting", "check_fits", "resident_bytes", "warnings_about"]
 
@@ -64,6 +64,7 @@ def check_fits(
     Raises:
         MemoryBudgetError: it does not fit.
     """
+    _check_address_space(gguf, layout, n_ctx)
     state = memory_state()
     if state.available is None and state.cgroup_available is None:
         return None
@@ -95,6 +96,22 @@ def check_fits(
     if mapped:
         return f"{found}: the kernel will read mapped weights again and again"
     raise MemoryBudgetError(f"{found}; {advice}")
+
+
+def _check_address_space(gguf: GGUFModel, layout: ExpertLayout | None, n_ctx: int) -> None:
+    """Refuse under a limit on addresses (``ulimit -v``) what llama.cpp would die of."""
+    room = address_space_left()
+    if room is None:
+        return
+    n_layer = gguf.get_int("block_count", 0) if layout is None else layout.n_layer
+    # Every expert has an address, whether it is in memory or not.
+    needed = resident_bytes(gguf) + _UNKNOWN_BUFFERS
+    needed += context_size(gguf, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=1).total
+    if needed > room:
+        raise MemoryBudgetError(
+            f"the model and its context need about {needed / MIB:.0f} MiB of address space, but "
+            f"this process may only use {room / MIB:.0f} MiB more; raise the limit (ulimit -v)"
+        )
 
 
 def resident_bytes(gguf: GGUFModel) -> int:

@@ -135,6 +135,7 @@ class _Opening:
             self.warnings += warnings_about(config, source, cache)
         timings = self._choose_threads(model, source, context)
         files = FileWatch(gguf.paths if source.maps_files else ())
+        self.stack.callback(files.close)
         meter = Meter(source.store, streamed=source.streamed, overlap=overlapped)
         loop = DecodeLoop(
             context,

@@ -78,6 +78,10 @@ class Session:
         self._decode_lock = threading.RLock()
         self._finalizer = weakref.finalize(self, _take_down, opened, self._decode_lock, self._pid)
 
+    def __reduce__(self) -> str:
+        """Neither copied nor pickled: there is one context, and one owner of it."""
+        raise TypeError("a session cannot be copied or pickled; open another one")
+
     @property
     def info(self) -> LoadReport:
         """What was found and decided at the start."""
@@ -248,6 +252,8 @@ class Session:
             raise ConfigError(
                 f"the number of tokens to generate must be 1 or more, got {max_tokens!r}"
             )
+        if not isinstance(stop, str) and not all(isinstance(text, str) for text in stop):
+            raise ConfigError(f"stop must be a string or several, got {stop!r}")
         sampling = self.config.sampling if sampling is None else sampling
         sampling.validate()
         prompt = np.asarray(tokens, np.int32)

@@ -17,6 +17,8 @@ __all__ = ["can_start", "candidates", "choose", "measure"]
 
 _RUNS = 3
 _BUDGET_S = 3.0
+# Threads that may be started between the trial and the first decode.
+_SPARE = 3
 # Within this much of the fastest, fewer threads are taken.
 _NOISE = 0.05
 
@@ -34,12 +36,13 @@ def candidates(cpus: int) -> tuple[int, ...]:
 def can_start(count: int) -> bool:
     """Whether the system lets this process run ``count`` threads more than it has.
 
-    OpenMP ends the process when it cannot start one, so it is tried beforehand.
+    OpenMP ends the process when it cannot start one, so it is tried beforehand, with some to
+    spare for threads that others start in between.
     """
     done = Event()
     started: list[Thread] = []
     try:
-        for _ in range(count - 1):
+        for _ in range(count - 1 + _SPARE if count > 1 else 0):
             thread = Thread(target=done.wait)
             thread.start()
             started.append(thread)

@@ -122,6 +122,7 @@ class Context:
         self._free_lock = threading.Lock()
         self._n_vocab = model.vocab.n_tokens
         self._row_type = ctypes.c_float * self._n_vocab
+        self._row_address = 0
         self.options = options
         self.threads = options.threads
         self.n_ctx = int(lib.llama_n_ctx(pointer))
@@ -179,9 +180,11 @@ class Context:
         address = self._lib.llama_get_logits_ith(self.pointer, row)
         if not address:
             raise DecodeError(f"llama.cpp has no logits for row {row} of the last batch")
-        values = self._row_type.from_address(ctypes.addressof(address.contents))
-        row_view: Logits = np.ctypeslib.as_array(values)
-        return row_view
+        where = ctypes.addressof(address.contents)
+        if where != self._row_address:  # llama.cpp nearly always uses the same memory
+            self._row_view: Logits = np.ctypeslib.as_array(self._row_type.from_address(where))
+            self._row_address = where
+        return self._row_view
 
     def trim(self, position: int) -> bool:
         """Forget everything at ``position`` and after; ``False`` if this model cannot."""

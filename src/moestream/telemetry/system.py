@@ -13,6 +13,7 @@ from moestream.telemetry.cgroup import cpu_quota, memory_levels
 __all__ = [
     "MemoryState",
     "ProcessMemory",
+    "address_space_left",
     "available_cpus",
     "bytes_read_by_process",
     "cpu_time_and_major_faults",
@@ -76,6 +77,18 @@ def process_memory() -> ProcessMemory | None:
         file=values.get("RssFile"),
         swap=values.get("VmSwap"),
     )
+
+
+def address_space_left() -> int | None:
+    """Bytes of address space that the process may still use; ``None`` where nothing limits it."""
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    except (ImportError, OSError, ValueError, IndexError):
+        return None
+    return None if limit == resource.RLIM_INFINITY else max(limit - used, 0)
 
 
 def available_cpus() -> int:

@@ -260,3 +260,11 @@ def test_the_session_type_is_what_is_exported() -> None:
     import moestream
 
     assert moestream.Session is Session
+
+
+def test_a_context_that_does_not_fit_is_refused_before_loading(
+    big: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, 100)
+    with pytest.raises(MemoryBudgetError, match=r"a context of 4000000 tokens takes .* smaller"):
+        open_session(big, StreamingConfig(), n_ctx=4_000_000)

@@ -75,20 +75,16 @@ def check_fits(
     else:
         needed, what = layout.dense_bytes, "the model without its experts"
         advice = "leave dense weights mapped (mmap), or use a smaller quantisation"
-    n_layer = gguf.get_int("block_count", 0) if layout is None else layout.n_layer
-    size = context_size(gguf, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=1)
-    if size.kv + size.recurrent > available:
-        raise MemoryBudgetError(
-            f"a context of {n_ctx} tokens takes {(size.kv + size.recurrent) / MIB:.0f} MiB of "
-            f"memory, but only {available / MIB:.0f} MiB are available; use a smaller context"
-        )
-    if mapped and needed <= available:
+    if needed <= available:
+        n_layer = gguf.get_int("block_count", 0) if layout is None else layout.n_layer
+        size = context_size(gguf, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=1)
+        room = available - (0 if mapped else needed)
+        if size.kv + size.recurrent > room:
+            raise MemoryBudgetError(
+                f"a context of {n_ctx} tokens takes {(size.kv + size.recurrent) / MIB:.0f} MiB of "
+                f"memory, but only {room / MIB:.0f} MiB are left for it; use a smaller context"
+            )
         return None
-    if not mapped and needed + size.kv + size.recurrent <= available:
-        return None
-    if not mapped and needed <= available:
-        what, needed = f"{what} and its context of {n_ctx} tokens", needed + size.kv
-        advice = f"use a smaller context, or {advice}"
     found = (
         f"{what} takes {needed / MIB:.0f} MiB of memory, but only "
         f"{available / MIB:.0f} MiB are available"

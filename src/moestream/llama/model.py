@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from moestream.errors import ModelError
 from moestream.llama.logs import LogBuffer
@@ -33,7 +33,6 @@ class ModelOptions:
     """How to load.
 
     Attributes:
-        load_mode: ``"none"`` reads tensors into memory, ``"mmap"`` maps the file.
         repack: let llama.cpp rearrange weights for its faster kernels.
         load_mtp: load the tensors of the next-token-prediction block, where there is one.
         overrides: where matching tensors go; the first match counts.
@@ -41,7 +40,6 @@ class ModelOptions:
         vocab_only: load the tokenizer and nothing else.
     """
 
-    load_mode: Literal["none", "mmap"] = "none"
     repack: bool = False
     load_mtp: bool = False
     overrides: tuple[TensorOverride, ...] = ()
@@ -89,9 +87,8 @@ class Model:
         rt = runtime()
         lib = rt.lib
         params = lib.llama_model_default_params()
-        params.load_mode = (
-            lib.LLAMA_LOAD_MODE_MMAP if options.load_mode == "mmap" else lib.LLAMA_LOAD_MODE_NONE
-        )
+        # Never llama.cpp's own mmap: it reads the whole file, experts included.
+        params.load_mode = lib.LLAMA_LOAD_MODE_NONE
         params.use_extra_bufts = options.repack
         params.load_mtp = options.load_mtp
         params.vocab_only = options.vocab_only

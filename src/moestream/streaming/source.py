@@ -131,7 +131,6 @@ class ExpertSource:
             ModelError: llama.cpp refused it, or placed the tensors otherwise than declared.
         """
         options = ModelOptions(
-            load_mode="none",
             repack=self.config.repack,
             overrides=self._overrides(),
             metadata=metadata,

@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moestream.config import EngineConfig, SamplingConfig, StreamingConfig
-    from moestream.engine.events import GenerationSummary, TokenEvent
+    from moestream.config import EngineConfig, SamplingConfig, SpeculationConfig, StreamingConfig
+    from moestream.engine.events import GenerationSummary, SpeculationSummary, TokenEvent
     from moestream.engine.session import Session
     from moestream.errors import (
         AbiError,
@@ -52,6 +52,8 @@ __all__ = [
     "SamplingConfig",
     "Session",
     "SessionStateError",
+    "SpeculationConfig",
+    "SpeculationSummary",
     "StreamReadError",
     "StreamingConfig",
     "TokenEvent",
@@ -62,8 +64,10 @@ __all__ = [
 _HOMES = {
     "EngineConfig": "moestream.config",
     "SamplingConfig": "moestream.config",
+    "SpeculationConfig": "moestream.config",
     "StreamingConfig": "moestream.config",
     "GenerationSummary": "moestream.engine.events",
+    "SpeculationSummary": "moestream.engine.events",
     "TokenEvent": "moestream.engine.events",
     "Session": "moestream.engine.session",
 }

@@ -14,12 +14,25 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 from moestream.errors import ConfigError
 
-__all__ = ["EMBEDDED_MODEL", "DenseWeights", "EngineConfig", "SamplingConfig", "StreamingConfig"]
+__all__ = [
+    "EMBEDDED_MODEL",
+    "MAX_DRAFT",
+    "DenseWeights",
+    "DraftSourceName",
+    "EngineConfig",
+    "SamplingConfig",
+    "SpeculationConfig",
+    "StreamingConfig",
+]
 
 #: Name of the model that ships inside the package.
 EMBEDDED_MODEL = "moestream-nano"
 
+#: Most tokens that a step may draft.
+MAX_DRAFT = 8
+
 DenseWeights = Literal["mmap", "warm", "anon"]
+DraftSourceName = Literal["none", "mtp", "ngram"]
 
 _MAX_IO_THREADS = 64
 _MAX_PREFETCH = 8
@@ -172,6 +185,77 @@ class StreamingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculationConfig:
+    """Self-speculative decoding: guess a few tokens, verify them all in one decode.
+
+    The text is what the model says without it, up to rounding: a decode of several rows may
+    resolve a near-tie between two tokens otherwise than a decode of one.
+
+    Attributes:
+        source: who drafts. ``"mtp"`` is the model's own multi-token-prediction block, ``"ngram"``
+            looks up what followed the same words earlier in the conversation.
+        draft: most tokens to draft a step.
+        mtp_p_min: stop drafting where the head gives its own proposal less than this probability.
+        ngram_min_match: draft only if at least this many tokens match.
+        ngram_max_match: do not look for matches longer than this.
+        synthetic_acceptance: for benchmarks. Confirm each draft with this probability, whatever
+            the model says: maps what speculation costs without depending on a head. The text is
+            not the model's then.
+    """
+
+    source: DraftSourceName = "none"
+    draft: int = 3
+    mtp_p_min: float = 0.0
+    ngram_min_match: int = 3
+    ngram_max_match: int = 32
+    synthetic_acceptance: float | None = None
+
+    def validate(self) -> None:
+        """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
+        _check_types(self)
+        _require(
+            1 <= self.draft <= MAX_DRAFT,
+            f"the draft width must lie in 1..{MAX_DRAFT} tokens, got {self.draft}",
+        )
+        _require(
+            0.0 <= self.mtp_p_min <= 1.0,
+            f"mtp-p-min is a probability and must lie in 0..1, got {self.mtp_p_min}",
+        )
+        _require(
+            1 <= self.ngram_min_match <= self.ngram_max_match,
+            f"ngram-min-match must be at least 1 and at most the longest match looked for "
+            f"({self.ngram_max_match}), got {self.ngram_min_match}",
+        )
+        default = SpeculationConfig()
+        _require(
+            self.mtp_p_min == 0.0 or self.source == "mtp",
+            "mtp-p-min is a setting of the MTP head; select it with --mtp, or drop the setting",
+        )
+        _require(
+            self.source == "ngram"
+            or (self.ngram_min_match, self.ngram_max_match)
+            == (default.ngram_min_match, default.ngram_max_match),
+            "ngram-min-match is a setting of n-gram lookup; select it with --ngram, or drop the "
+            "setting",
+        )
+        _require(
+            self.draft == default.draft or self.source != "none",
+            f"a draft width of {self.draft} needs somebody to draft; "
+            "select --mtp or --ngram, or drop the setting",
+        )
+        if self.synthetic_acceptance is not None:
+            _require(
+                self.source != "none",
+                "synthetic acceptance needs a draft source; select --mtp or --ngram",
+            )
+            _require(
+                0.0 <= self.synthetic_acceptance <= 1.0,
+                "synthetic acceptance is a probability and must lie in 0..1, "
+                f"got {self.synthetic_acceptance}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """Everything a session needs to know.
 
@@ -192,6 +276,7 @@ class EngineConfig:
     chat_template: Path | None = None
     streaming: StreamingConfig = field(default_factory=StreamingConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a value is out of range or contradicts another."""
@@ -213,3 +298,20 @@ class EngineConfig:
             )
         self.streaming.validate()
         self.sampling.validate()
+        self.speculation.validate()
+        if self.speculation.source != "none":
+            self.check_greedy(self.sampling)
+            _require(
+                self.n_ubatch is None or self.n_ubatch >= self.speculation.draft + 2,
+                f"a micro-batch of {self.n_ubatch} tokens is too narrow to verify "
+                f"{self.speculation.draft} drafts; it must hold at least "
+                f"{self.speculation.draft + 2}",
+            )
+
+    def check_greedy(self, sampling: SamplingConfig) -> None:
+        """Raise :class:`ConfigError` if this session speculates and ``sampling`` draws tokens."""
+        _require(
+            self.speculation.source == "none" or sampling.temperature == 0.0,
+            "speculation verifies the one most likely token, so it needs a temperature of 0, "
+            f"got {sampling.temperature}; drop --mtp or --ngram, or the temperature",
+        )

@@ -24,7 +24,7 @@ import numpy as np
 import chat
 import sources
 from sources import Document, Entry
-from tokenizer import encode_documents, train_tokenizer
+from tokenizer import encode_documents, load_tokenizer, train_tokenizer
 
 SEED = 20
 HELD_OUT_PERCENT = 2.5
@@ -187,7 +187,7 @@ def weighted(
     return chosen
 
 
-def build(packages: Path, out: Path) -> None:
+def build(packages: Path, out: Path, tokenizer_file: Path | None) -> None:
     """Write the tokeniser, both training streams, the held-out ones and a summary."""
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(SEED)
@@ -202,7 +202,10 @@ def build(packages: Path, out: Path) -> None:
     held_texts = {d.text for d in held_out}
     assert not held_texts & {d.text for d in for_training}, "a held-out text is also trained on"
 
-    tokenizer = train_tokenizer((d.text for d in broad), chat.SPECIAL_TOKENS)
+    if tokenizer_file:
+        tokenizer = load_tokenizer(tokenizer_file)
+    else:
+        tokenizer = train_tokenizer((d.text for d in broad), chat.SPECIAL_TOKENS)
     tokenizer.save(str(out / "tokenizer.json"))
     summary: dict[str, object] = {"seed": SEED, "held_out_percent": HELD_OUT_PERCENT}
     streams = {
@@ -239,8 +242,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--packages", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, help="a vocabulary to keep, else one is trained")
     arguments = parser.parse_args()
-    build(arguments.packages, arguments.out)
+    build(arguments.packages, arguments.out, arguments.tokenizer)
 
 
 if __name__ == "__main__":

@@ -320,11 +320,10 @@ def _wordnet_lines(path: Path) -> Iterator[str]:
 def wordnet(packages: Path) -> Iterator[Entry]:
     """The commonest sense of each single-word lemma that occurs in tagged text.
 
-    Of several lemmas with the same sense the alphabetically first one stands for all.
+    Lemmas with the same sense share its key, and so stand on the same side of the split.
     """
     folder = packages / "wordnet-base/usr/share/wordnet"
     frequencies = _wordnet_frequencies(folder)
-    taken: set[str] = set()
     for kind in ("noun", "verb", "adj", "adv"):
         data = _wordnet_lines(folder / f"data.{kind}")
         glosses = {line[:8]: line.split(" | ", 1)[1].strip() for line in data}
@@ -335,9 +334,6 @@ def wordnet(packages: Path) -> Iterator[Entry]:
             if not frequency or not re.fullmatch(r"[a-z]{3,}", lemma):
                 continue
             key = f"wordnet.{kind}.{first_sense}"
-            if key in taken:
-                continue
-            taken.add(key)
             gloss = to_ascii(glosses[first_sense])
             definition = re.sub(r"^\([^)]*\) ", "", re.split(r'[;:] "', gloss)[0]).strip(" ;")
             example = re.search(r'[;:] "([^"]{12,90})"', gloss)

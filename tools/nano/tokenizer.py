@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,13 @@ def train_tokenizer(texts: Iterable[str], special_tokens: Sequence[str]) -> Toke
     tokenizer.train_from_iterator(plain, trainer)
     tokenizer.add_special_tokens(list(special_tokens))
     assert tokenizer.get_vocab_size() == vocab_size
+    return tokenizer
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """A saved tokeniser, so that changed texts do not change the ids."""
+    tokenizer: Tokenizer = Tokenizer.from_file(str(path))
+    assert tokenizer.get_vocab_size() == ModelConfig().vocab_size
     return tokenizer
 
 

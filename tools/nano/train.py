@@ -5,7 +5,8 @@
 From ``--focus-step`` on the second, narrower training stream is read. The stable phase ends at
 ``--stable-steps`` or as soon as a file named ``DECAY`` lies in the run folder (its text, if any,
 is the number of decay steps). All phases count steps, none counts seconds, so the process may be
-paused, killed and continued at will: it resumes from the last checkpoint.
+paused, killed and continued at will: it resumes from the last checkpoint. A new run may begin with
+the weights of another (``--start``); its optimiser and its schedule are new.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def train(team: Team, model: NanoModel, arguments: argparse.Namespace) -> None:
     run, length, batch = arguments.run, arguments.length, arguments.batch
     schedule = Schedule(arguments.learning_rate, arguments.warmup_steps, arguments.decay_steps)
     trainer = Trainer(team, model, schedule, run, arguments.save_seconds)
-    broad = Windows(read_tokens(arguments.data / "broad.bin"), length, batch, SEED)
-    focus = Windows(read_tokens(arguments.data / "focus.bin"), length, batch, SEED)
+    broad = Windows(read_tokens(arguments.data / "broad.bin"), length, batch, arguments.seed)
+    focus = Windows(read_tokens(arguments.data / "focus.bin"), length, batch, arguments.seed)
     held_out_tokens = read_tokens(arguments.data / "focus_held_out.bin")
     held_out = held_out_windows(held_out_tokens, length, HELD_OUT_WINDOWS)
     reporter = Reporter(trainer, held_out, run, batch * length) if team.is_leader else None
@@ -177,6 +178,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="checkpoint whose weights a new run begins with")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the order of the windows")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=256)
@@ -194,7 +197,8 @@ def main() -> None:
     arguments.run.mkdir(parents=True, exist_ok=True)
     checkpoint = arguments.run / "checkpoint.pt"
     torch.manual_seed(SEED)
-    model = load_model(checkpoint) if checkpoint.exists() else NanoModel(ModelConfig())
+    weights = checkpoint if checkpoint.exists() else arguments.start
+    model = load_model(weights) if weights else NanoModel(ModelConfig())
     launch(train, model, arguments, arguments.workers, arguments.run)
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FinishReason", "GenerationSummary", "Phase", "TokenEvent", "TokenMetrics"]
+__all__ = [
+    "FinishReason",
+    "GenerationSummary",
+    "Phase",
+    "SpeculationSummary",
+    "TokenEvent",
+    "TokenMetrics",
+]
 
 FinishReason = Literal["stop", "length", "cancelled"]
 Phase = Literal["prefill", "decode"]
@@ -16,7 +23,7 @@ class TokenMetrics:
     """What the evaluation behind a token cost.
 
     The first token of a generation carries the whole prefill (``phase`` says so), every other one
-    its own decode. ``None`` is "not measured here", never zero.
+    its own decode, or its share of a group's: see ``batch``. ``None`` is "not measured here", never zero.
 
     Attributes:
         phase: what was evaluated.
@@ -39,6 +46,13 @@ class TokenMetrics:
         evictions: experts evicted.
         rereads: misses on experts that had been in the cache before.
         guard_loads: reads that nobody had asked for before compute touched them.
+        batch: tokens that the decode confirmed: 1 without speculation. A verified group stands on
+            its first token; the others carry zeros here and in everything above.
+        drafted: tokens that the decode verified.
+        accepted: how many of them it confirmed.
+        draft_ms: time spent on drafting them and on keeping the draft source in step, since the
+            previous decode; part of ``loop_overhead_ms``.
+        draft_read_bytes: expert bytes read meanwhile; part of ``read_bytes``.
     """
 
     phase: Phase
@@ -58,6 +72,11 @@ class TokenMetrics:
     evictions: int
     rereads: int
     guard_loads: int
+    batch: int = 1
+    drafted: int = 0
+    accepted: int = 0
+    draft_ms: float = 0.0
+    draft_read_bytes: int = 0
 
     @property
     def hit_pct(self) -> float | None:
@@ -90,6 +109,53 @@ class TokenEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculationSummary:
+    """What drafting brought and what it cost, over one generation.
+
+    Attributes:
+        source: ``"mtp"`` or ``"ngram"``.
+        width: tokens drafted at most.
+        steps: decodes after the prefill.
+        drafted_steps: how many of them verified a draft.
+        drafted: tokens drafted and verified.
+        accepted: tokens confirmed out of them.
+        draft_s: time spent on drafting and on keeping the draft source in step.
+        draft_read_bytes: expert bytes read meanwhile.
+        offered_at: how often a draft reached each position (index 0 is the first) with all
+            positions before it confirmed.
+        accepted_at: how often the position was confirmed then.
+        synthetic: acceptance was forced for a benchmark; the text is not the model's.
+    """
+
+    source: str
+    width: int
+    steps: int
+    drafted_steps: int
+    drafted: int
+    accepted: int
+    draft_s: float
+    draft_read_bytes: int
+    offered_at: tuple[int, ...]
+    accepted_at: tuple[int, ...]
+    synthetic: bool
+
+    @property
+    def acceptance_pct(self) -> float | None:
+        """Share of the drafted tokens that were confirmed, in percent."""
+        return 100.0 * self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def tokens_per_verify(self) -> float | None:
+        """Tokens that a decode with a draft confirmed, the free one included."""
+        return 1 + self.accepted / self.drafted_steps if self.drafted_steps else None
+
+    @property
+    def coverage_pct(self) -> float | None:
+        """Share of the decodes that verified a draft, in percent."""
+        return 100.0 * self.drafted_steps / self.steps if self.steps else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSummary:
     """A finished generation as a whole.
 
@@ -112,6 +178,9 @@ class GenerationSummary:
         cpu_s: sum over decodes, ``None`` if not measured.
         majflt: sum over decodes, ``None`` if not measured.
         guard_loads: prefill included; zero unless something is wrong.
+        wall_s: sum over decodes: time inside llama.cpp, drafting excluded.
+        decodes: decodes after the prefill.
+        speculation: ``None`` unless the session speculates.
     """
 
     finish_reason: FinishReason | None
@@ -134,18 +203,29 @@ class GenerationSummary:
     cpu_s: float | None
     majflt: int | None
     guard_loads: int
+    wall_s: float = 0.0
+    decodes: int = 0
+    speculation: SpeculationSummary | None = None
 
     @property
     def decoded_tokens(self) -> int:
-        """Tokens that took a decode of their own: all but the first."""
+        """Tokens that decodes made after the prefill: all but the first."""
         return max(self.generated_tokens - 1, 0)
 
     @property
     def tok_s(self) -> float | None:
-        """Tokens a second as the caller saw them, first token excluded."""
+        """The effective rate: tokens a second as the caller saw them, first token excluded."""
         if self.decoded_tokens == 0 or self.decode_s <= 0.0:
             return None
         return self.decoded_tokens / self.decode_s
+
+    @property
+    def decode_tok_s(self) -> float | None:
+        """Tokens per second of decoding alone, which leaves out drafting, sampling and text.
+
+        Other programs report this one. Nobody experiences it; never show it alone.
+        """
+        return self.decoded_tokens / self.wall_s if self.wall_s > 0.0 else None
 
     @property
     def prefill_tok_s(self) -> float | None:

@@ -96,7 +96,7 @@ def test_cancels_at_random_moments_never_spoil_what_follows(path: Path) -> None:
             assert_same_bits(record(session, PROMPT, 6), expected)
 
 
-@pytest.mark.parametrize("where", ["extend", "append"])
+@pytest.mark.parametrize("where", ["prefill", "decode"])
 def test_an_interrupt_between_decode_and_bookkeeping_is_recovered_from(
     path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,15 +107,15 @@ def test_an_interrupt_between_decode_and_bookkeeping_is_recovered_from(
             raise KeyboardInterrupt
 
         generation = session.generate(PROMPT, max_tokens=10)
-        if where == "append":
+        if where == "decode":
             next(generation)
-        monkeypatch.setattr(history, where, interrupt)
+        monkeypatch.setattr(history, "extend", interrupt)
         with pytest.raises(KeyboardInterrupt):
             list(generation)
         monkeypatch.undo()
-        if where == "append":
+        if where == "decode":
             list(reference.generate(PROMPT, max_tokens=1))
         follow_up = [*PROMPT, 30, 31]
         assert_same_bits(record(session, follow_up, 6), record(reference, follow_up, 6))
         assert session.last_summary is not None
-        assert session.last_summary.reused_tokens == (len(PROMPT) if where == "append" else 0)
+        assert session.last_summary.reused_tokens == (len(PROMPT) if where == "decode" else 0)

@@ -66,10 +66,10 @@ def test_what_is_kept_is_a_true_prefix_with_something_left_to_evaluate(
 def test_a_history_grows_and_shrinks() -> None:
     history = History(8)
     history.extend(np.array([1, 2, 3], np.int32))
-    history.append(4)
+    history.extend(np.array([4], np.int32))
     assert history.tokens.tolist() == [1, 2, 3, 4]
     history.truncate(9)
     assert len(history) == 4
     history.truncate(1)
-    history.append(7)
+    history.extend(np.array([7], np.int32))
     assert history.tokens.tolist() == [1, 7]

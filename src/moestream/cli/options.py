@@ -13,7 +13,13 @@ from typing import Annotated, Literal
 import typer
 
 from moestream.cli.declare import argument, option
-from moestream.config import EMBEDDED_MODEL, EngineConfig, SamplingConfig, StreamingConfig
+from moestream.config import (
+    EMBEDDED_MODEL,
+    EngineConfig,
+    SamplingConfig,
+    SpeculationConfig,
+    StreamingConfig,
+)
 from moestream.errors import ConfigError
 
 __all__ = [
@@ -253,7 +259,11 @@ class EngineOptions(ShapeOptions, ModelOptions):
         ),
     ] = _STREAMING.drop_in_prefill
 
-    def config(self, sampling: SamplingConfig | None = None) -> EngineConfig:
+    def config(
+        self,
+        sampling: SamplingConfig | None = None,
+        speculation: SpeculationConfig | None = None,
+    ) -> EngineConfig:
         """The engine's configuration, checked; a bad value raises ``ConfigError``."""
         from moestream.models.locate import locate_model
 
@@ -278,6 +288,7 @@ class EngineOptions(ShapeOptions, ModelOptions):
                 drop_in_prefill=self.drop_in_prefill,
             ),
             sampling=sampling or SamplingConfig(),
+            speculation=speculation or SpeculationConfig(),
         )
         config.validate()
         return replace(config, model=locate_model(self.model))

@@ -53,6 +53,7 @@ class TokenMetrics:
         draft_ms: time spent on drafting them and on keeping the draft source in step, since the
             previous decode; part of ``loop_overhead_ms``.
         draft_read_bytes: expert bytes read meanwhile; part of ``read_bytes``.
+        mgmt_ms: time spent on making pages present and taking them away, summed over lanes.
     """
 
     phase: Phase
@@ -77,6 +78,17 @@ class TokenMetrics:
     accepted: int = 0
     draft_ms: float = 0.0
     draft_read_bytes: int = 0
+    mgmt_ms: float = 0.0
+
+    @classmethod
+    def free(cls, *, measured: bool) -> TokenMetrics:
+        """Metrics of a token that came with a group's first one, which carries the cost."""
+        return cls(
+            phase="decode", rows=0, wall_ms=0.0, stall_ms=0.0, compute_ms=0.0, io_ms=0.0,
+            loop_overhead_ms=0.0, cpu_ms=0.0 if measured else None,
+            majflt=0 if measured else None, read_bytes=0, hits=0, misses=0, dropped=0, routed=0,
+            evictions=0, rereads=0, guard_loads=0, batch=0,
+        )  # fmt: skip
 
     @property
     def hit_pct(self) -> float | None:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+
+from moestream.engine.evaluator import Evaluator, TurnCancelledError
 from moestream.engine.meter import Meter
 from moestream.engine.prefix import History, Reuse
-from moestream.errors import DecodeError, StreamReadError
-from moestream.llama.batch import Batch, TokenArray
-from moestream.llama.context import Context, StateBuffer
+from moestream.errors import DecodeError, MoestreamError
+from moestream.llama.batch import Batch, HiddenRows, TokenArray
+from moestream.llama.context import Context, Logits, StateBuffer
+from moestream.speculation.draft import DraftSource
 
-if TYPE_CHECKING:
-    from moestream._core import ExpertStore
-
-__all__ = ["DecodeLoop", "TurnCancelledError"]
-
-
-class TurnCancelledError(Exception):
-    """The turn was cancelled; raised and caught inside the engine."""
+__all__ = ["DecodeLoop"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """The part of the state that cannot be trimmed, as it was after ``length`` tokens."""
+    """The part of the state that cannot be trimmed, as it was after ``length`` tokens.
+
+    ``hidden`` is the hidden state of the last of them, where a draft source needs it.
+    """
 
     length: int
     state: StateBuffer
+    hidden: HiddenRows | None
 
 
 class DecodeLoop:
-    """One context and its history.
+    """One context and its history, and the draft source that is kept in step with them.
 
     After a decode that did not finish, only what earlier decodes placed is trusted: attention is
     trimmed back to it, a recurrent state goes back to its checkpoint, and where neither is
@@ -42,31 +42,34 @@ class DecodeLoop:
     def __init__(
         self,
         context: Context,
-        store: ExpertStore,
+        evaluator: Evaluator,
         *,
         keeps_state: bool,
         meter: Meter,
-        cancelled: threading.Event,
-        lost_weights: Callable[[], str | None],
+        source: DraftSource | None = None,
     ) -> None:
-        """Drive ``context``; ``keeps_state`` says that its memory has parts beyond attention.
-
-        ``lost_weights`` tells after a decode what is wrong with weights it may have used.
-        """
+        """Drive ``context``; ``keeps_state`` says that its memory has parts beyond attention."""
         self.context = context
+        self.evaluator = evaluator
         self.history = History(context.n_ctx)
         self.meter = meter
-        self._store = store
+        self.source = source
         self._batch = Batch(context.n_ubatch)
         self._keeps_state = keeps_state
         self._checkpoint: _Checkpoint | None = None
-        self._cancelled = cancelled
-        self._lost_weights = lost_weights
+        #: Tokens of a decode whose fate is open, and the state before it if there are no snapshots.
+        self._open: TokenArray = np.empty(0, np.int32)
+        self._before: StateBuffer | None = None
 
     @property
     def can_trim(self) -> bool:
         """Whether the model can forget from any position on."""
         return not self._keeps_state
+
+    @property
+    def needs_hidden(self) -> bool:
+        """Whether the draft source reads the target's hidden states."""
+        return self.source is not None and self.source.needs_hidden
 
     @property
     def checkpoint(self) -> int | None:
@@ -88,8 +91,13 @@ class DecodeLoop:
         Call :meth:`recover` before planning it.
         """
         done = reuse.action == "extend"
+        if reuse.action == "extend" and self.source is not None:
+            self.source.rewind(reuse.keep)
         if reuse.action == "trim":
             done = self._trim(reuse.keep)
+            if done and self.source is not None:
+                # One row more than the target keeps: see plan_reuse.
+                self.source.rewind(reuse.keep + reuse.again)
         elif reuse.action == "restore":
             done = self._restore()
         if not done:
@@ -108,56 +116,121 @@ class DecodeLoop:
             wanted: Literal["last", "none"] = "last" if start == last_start else "none"
             self._batch.fill(chunk, len(self.history), logits=wanted)
             self._evaluate(prefill=True)
-            self.history.extend(chunk)
+            self._take_in(chunk)
 
-    def step(self, token: int) -> None:
-        """Evaluate one token after the history."""
-        self._batch.fill_one(token, len(self.history))
+    def logits(self, rows: int) -> Logits:
+        """Logits ``[rows, n_vocab]`` of the last decode of :meth:`evaluate` or :meth:`prefill`."""
+        return self.context.logits()[None] if rows == 1 else self.context.logits_of(rows)
+
+    def propose(self, confirmed: int, width: int) -> Sequence[int]:
+        """What the draft source guesses to follow ``confirmed``."""
+        source = self.source
+        if source is None:
+            return ()
+        self.meter.begin_drafting()
+        try:
+            return source.propose(confirmed, width)
+        except MoestreamError:
+            self.forget(data=True)
+            raise
+        finally:
+            self.meter.end_drafting()
+
+    def evaluate(self, tokens: Sequence[int]) -> None:
+        """Evaluate ``tokens`` after the history with logits for each; :meth:`keep` must follow.
+
+        A single token takes the plain path: one row, nothing to go back to.
+        """
+        if len(tokens) == 1:
+            self._batch.fill_one(tokens[0], len(self.history))
+        else:
+            self._batch.fill(tokens, len(self.history), logits="all")
+            self._before = None
+            if self._keeps_state and self.context.n_snapshots < len(tokens) - 1:
+                self._before = self.context.save_state(partial=True)
         self._evaluate(prefill=False)
-        self.history.append(token)
+        self._open = np.asarray(tokens, np.int32)
+
+    def keep(self, rows: int) -> None:
+        """Leave the first ``rows`` of the tokens just evaluated in the context, and no other."""
+        tokens, length = self._open, len(self.history) + rows
+        hidden: HiddenRows | None = None
+        if self.needs_hidden:
+            hidden = self.context.hidden_rows(len(tokens))[:rows]
+        if rows < len(tokens):
+            if self._before is not None:
+                hidden = None if hidden is None else hidden.copy()
+                self._replay(tokens[:rows], self._before)
+            elif not self.context.trim(length):
+                self.forget(data=True)
+                raise DecodeError(
+                    f"llama.cpp did not go back by {len(tokens) - rows} tokens; "
+                    "the session starts over at the next prompt"
+                )
+        self._before = None
+        self._take_in(tokens[:rows], hidden)
 
     def save_checkpoint(self) -> None:
         """Remember the state here, if the model needs that to come back."""
         if self._keeps_state and self.checkpoint != len(self.history):
             # Free the old copy first: it can be tens of MiB.
             self._checkpoint = None
+            hidden = None
+            if self.needs_hidden:
+                hidden = self.context.hidden_rows(len(self._batch))[-1:].copy()
             state = self.context.save_state(partial=True)
-            self._checkpoint = _Checkpoint(len(self.history), state)
+            self._checkpoint = _Checkpoint(len(self.history), state, hidden)
 
     def forget(self, *, data: bool = False) -> None:
         """Start over; ``data`` also zeroes what failed decodes may have left."""
         self.context.clear(data=data)
         self.history.truncate(0)
         self._checkpoint = None
+        if self.source is not None:
+            self.source.rewind(0)
+
+    def _take_in(self, tokens: TokenArray, hidden: HiddenRows | None = None) -> None:
+        """``tokens`` are in the context for good."""
+        position = len(self.history)
+        self.history.extend(tokens)
+        if self.source is None:
+            return
+        if self.needs_hidden and hidden is None:
+            hidden = self.context.hidden_rows(len(tokens))
+        self.meter.begin_drafting()
+        try:
+            self.source.observe(position, tokens, hidden)
+        except MoestreamError:
+            self.forget(data=True)
+            raise
+        finally:
+            self.meter.end_drafting()
+
+    def _replay(self, tokens: TokenArray, before: StateBuffer) -> None:
+        """Go back without snapshots: to the state before the decode, and forward again."""
+        restored = self.context.restore_state(before, partial=True)
+        if not restored or not self.context.trim(len(self.history)):
+            self.forget(data=True)
+            raise DecodeError(
+                "llama.cpp did not take back the state it had saved; "
+                "the session starts over at the next prompt"
+            )
+        self._batch.fill(tokens, len(self.history), logits="none")
+        self._evaluate(prefill=False)
 
     def _evaluate(self, *, prefill: bool) -> None:
-        self._store.begin_decode(prefill=prefill)
-        # Only now: a cancel before begin_decode is on the flag, one after it in the store.
-        if self._cancelled.is_set():
-            raise TurnCancelledError
-        failure: DecodeError | None = None
-        done = False
         self.meter.begin()
         try:
-            done = self.context.decode(self._batch)
-        except DecodeError as err:
-            failure = err
+            self.evaluator.run(self.context, self._batch, prefill)
+        except TurnCancelledError as err:
+            if err.started:
+                self._settle()
+            raise
+        except MoestreamError:
+            self.forget(data=True)
+            raise
         finally:
             self.meter.end(len(self._batch))
-            read_error = self._store.end_decode() or self._lost_weights()
-        if read_error is not None:
-            self.forget(data=True)
-            raise StreamReadError(
-                f"weights could not be read: {read_error}; no token was made from them, "
-                "and the session starts over at the next prompt"
-            ) from failure
-        if failure is not None:
-            self.forget(data=True)
-            raise failure
-        # A cancelled decode may have been cut short in ways that its return code does not tell.
-        if not done or self._cancelled.is_set():
-            self._settle()
-            raise TurnCancelledError
 
     def _settle(self) -> None:
         restored = self._trim(len(self.history)) if self.can_trim else self._restore()
@@ -181,4 +254,8 @@ class DecodeLoop:
             return False
         if not self.context.restore_state(checkpoint.state, partial=True):
             return False
-        return self._trim(checkpoint.length)
+        if not self._trim(checkpoint.length):
+            return False
+        if self.source is not None:
+            self.source.rewind(checkpoint.length, checkpoint.hidden)
+        return True

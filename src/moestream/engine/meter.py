@@ -25,13 +25,16 @@ class _Sum:
     cpu_s: float = 0.0
     majflt: int = 0
     rows: int = 0
+    draft_ns: int = 0
+    draft_bytes: int = 0
 
 
 class Meter:
     """Sums up the decodes of one step (a token, or a whole prefill).
 
     Store counters are read once a step, after its last decode: what lanes did between two steps
-    (reading ahead) counts to the later one, and nothing is lost.
+    (reading ahead) counts to the later one, and nothing is lost. Decodes of a draft source are not
+    bracketed by :meth:`begin` and :meth:`end`: their time is drafting, their bytes are the step's.
     """
 
     def __init__(self, store: ExpertStore, *, streamed: bool, overlap: bool) -> None:
@@ -45,6 +48,8 @@ class Meter:
         self._started = 0
         self._thread_started = 0
         self._ended = perf_counter_ns()
+        self._drafting_since = 0
+        self._drafting_bytes = 0
 
     def restart(self) -> None:
         """Begin a generation: forget what went before."""
@@ -72,8 +77,20 @@ class Meter:
             total.cpu_s += usage[0] - self._usage[0]
             total.majflt += usage[1] - self._usage[1]
 
-    def take(self, phase: Phase) -> TokenMetrics:
-        """What the step cost; the next one starts from here."""
+    def begin_drafting(self) -> None:
+        """Just before the draft source is asked or told something."""
+        self._drafting_since = perf_counter_ns()
+        self._drafting_bytes = self._store.counters()["read_bytes"]
+
+    def end_drafting(self) -> None:
+        """Just after it."""
+        self._sum.draft_ns += perf_counter_ns() - self._drafting_since
+        self._sum.draft_bytes += self._store.counters()["read_bytes"] - self._drafting_bytes
+
+    def take(
+        self, phase: Phase, *, batch: int = 1, drafted: int = 0, accepted: int = 0
+    ) -> TokenMetrics:
+        """What the step cost, and what it brought; the next one starts from here."""
         total, self._sum = self._sum, _Sum()
         before, self._counters = self._counters, self._store.counters()
         after = self._counters
@@ -101,4 +118,15 @@ class Meter:
             evictions=after["evictions"] - before["evictions"],
             rereads=after["rereads"] - before["rereads"],
             guard_loads=after["guard_loads"] - before["guard_loads"],
+            batch=batch,
+            drafted=drafted,
+            accepted=accepted,
+            draft_ms=total.draft_ns * _MS,
+            draft_read_bytes=total.draft_bytes,
+            mgmt_ms=(after["install_ns"] - before["install_ns"]) * _MS,
         )
+
+    @property
+    def measures_usage(self) -> bool:
+        """Whether CPU time and page faults can be measured here."""
+        return self._usage is not None

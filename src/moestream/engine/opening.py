@@ -10,9 +10,17 @@ from time import perf_counter
 
 from moestream.config import EngineConfig
 from moestream.engine import threads as thread_choice
+from moestream.engine.evaluator import Evaluator
 from moestream.engine.files import FileWatch
 from moestream.engine.loop import DecodeLoop
-from moestream.engine.memory import Fitting, check_fits, resident_bytes, warnings_about
+from moestream.engine.memory import (
+    Contexts,
+    Fitting,
+    check_fits,
+    resident_bytes,
+    speculation_costs,
+    warnings_about,
+)
 from moestream.engine.meter import Meter
 from moestream.engine.report import LoadReport, ThreadTiming
 from moestream.errors import ConfigError, ModelError, PlatformError, StreamReadError
@@ -23,6 +31,11 @@ from moestream.llama.context import Context
 from moestream.llama.model import LoadProgress, Model
 from moestream.llama.runtime import runtime
 from moestream.models.nano import resolve_model
+from moestream.speculation.draft import DraftSource
+from moestream.speculation.lookup import NgramDraft
+from moestream.speculation.mtp import MtpDraft
+from moestream.speculation.support import check_mtp
+from moestream.speculation.synthetic import FilledDraft
 from moestream.streaming.budget import MIB
 from moestream.streaming.layout import ExpertLayout
 from moestream.streaming.source import (
@@ -103,13 +116,22 @@ class _Opening:
             self._note_unused_settings()
             overlapped = False
         n_ctx = self._resolve_n_ctx(gguf.get_int("context_length", 0))
+        speculation = config.speculation
+        load_mtp = speculation.source == "mtp"
+        if load_mtp:
+            check_mtp(gguf)
         warning = check_fits(
-            gguf, layout, n_ctx=n_ctx, mapped=streaming.dense_weights in ("mmap", "warm")
+            gguf,
+            layout,
+            n_ctx=n_ctx,
+            mapped=streaming.dense_weights in ("mmap", "warm"),
+            load_mtp=load_mtp,
+            n_snapshots=speculation.draft if speculation.source != "none" else 0,
         )
         if warning is not None:
             self.warnings.append(warning)
 
-        source = ExpertSource(gguf, layout, streaming)
+        source = ExpertSource(gguf, layout, streaming, load_mtp=load_mtp)
         self.stack.callback(source.close)
         read_before = bytes_read_by_process()
         model = source.load(
@@ -122,8 +144,9 @@ class _Opening:
         if model.has_encoder:
             raise ModelError(f"{path} is an encoder model; it cannot generate text")
 
-        context, cache = Fitting(config, model, source, n_ctx=n_ctx).make_context()
-        self.stack.callback(context.close)
+        contexts, cache = Fitting(config, model, source, n_ctx=n_ctx).make_contexts()
+        self.stack.callback(contexts.close)
+        context = contexts.target
         if layout is not None:
             source.start(
                 budget=cache.budget,
@@ -136,15 +159,24 @@ class _Opening:
         timings = self._choose_threads(model, source, context)
         files = FileWatch(gguf.paths if source.maps_files else ())
         self.stack.callback(files.close)
-        meter = Meter(source.store, streamed=source.streamed, overlap=overlapped)
-        loop = DecodeLoop(
-            context,
+        evaluator = Evaluator(
             source.store,
-            keeps_state=model.keeps_state,
-            meter=meter,
             cancelled=self.cancelled,
             lost_weights=lambda: source.lost_weights() or files.complaint(),
         )
+        loop = DecodeLoop(
+            context,
+            evaluator,
+            keeps_state=model.keeps_state,
+            meter=Meter(source.store, streamed=source.streamed, overlap=overlapped),
+            source=self._draft_source(contexts, evaluator),
+        )
+        costs = speculation_costs(contexts, gguf, layout)
+        if speculation.source != "none" and model.keeps_state and not context.n_snapshots:
+            self.notes.append(
+                f"llama.cpp keeps no snapshots of a {gguf.architecture} state, so a step with a "
+                "rejected draft costs a copy of it and a second decode"
+            )
         chat_source = chat_source if chat_source is not None else model.chat_template
         sizes = _layout_sizes(layout, gguf)
         report = LoadReport(
@@ -187,8 +219,12 @@ class _Opening:
             token_demand_bytes=sizes.token,
             layer_demand_bytes=sizes.layer,
             kv_bytes=context.buffers.kv,
-            recurrent_bytes=context.buffers.recurrent,
-            compute_bytes=context.buffers.compute + context.buffers.output,
+            recurrent_bytes=context.buffers.recurrent - costs.snapshots,
+            compute_bytes=context.buffers.compute + context.buffers.output + context.late_bytes,
+            snapshot_bytes=costs.snapshots,
+            draft_kv_bytes=costs.draft_kv,
+            draft_compute_bytes=costs.draft_compute,
+            draft_dense_bytes=costs.draft_dense,
             load_s=load_s,
             open_s=perf_counter() - self.started,
             load_read_bytes=(
@@ -227,6 +263,20 @@ class _Opening:
             self.warnings.append(
                 f"this model is kept resident, so these settings do nothing: {', '.join(unused)}"
             )
+
+    def _draft_source(self, contexts: Contexts, evaluator: Evaluator) -> DraftSource | None:
+        speculation = self.config.speculation
+        source: DraftSource
+        if speculation.source == "none":
+            return None
+        if contexts.draft is not None:
+            contexts.draft.set_threads(contexts.target.threads)
+            source = MtpDraft(contexts.draft, evaluator.run, p_min=speculation.mtp_p_min)
+        else:
+            source = NgramDraft(
+                min_match=speculation.ngram_min_match, max_match=speculation.ngram_max_match
+            )
+        return source if speculation.synthetic_acceptance is None else FilledDraft(source)
 
     def _resolve_n_ctx(self, trained: int) -> int:
         wanted = self.config.n_ctx

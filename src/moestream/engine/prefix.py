@@ -19,10 +19,14 @@ __all__ = ["History", "Reuse", "common_prefix", "plan_reuse"]
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """What to do before the prefill, which then starts at position ``keep``."""
+    """What to do before the prefill, which then starts at position ``keep``.
+
+    ``again`` tokens from there on are evaluated again although they were in the context.
+    """
 
     action: Literal["extend", "trim", "restore", "clear"]
     keep: int
+    again: int = 0
 
 
 class History:
@@ -48,11 +52,6 @@ class History:
         self._tokens[self._length : end] = tokens
         self._length = end
 
-    def append(self, token: int) -> None:
-        """Add one token, whose decode has succeeded."""
-        self._tokens[self._length] = token
-        self._length += 1
-
     def truncate(self, length: int) -> None:
         """Forget all but the first ``length`` tokens."""
         self._length = min(self._length, length)
@@ -66,7 +65,12 @@ def common_prefix(a: TokenArray, b: TokenArray) -> int:
 
 
 def plan_reuse(
-    held: TokenArray, prompt: TokenArray, *, can_trim: bool, checkpoint: int | None
+    held: TokenArray,
+    prompt: TokenArray,
+    *,
+    can_trim: bool,
+    checkpoint: int | None,
+    needs_hidden: bool = False,
 ) -> Reuse:
     """Decide how to continue from ``held`` to ``prompt``.
 
@@ -75,6 +79,8 @@ def plan_reuse(
         prompt: tokens wanted; not empty.
         can_trim: the model can forget from any position on.
         checkpoint: length of the history at which a recurrent state was saved.
+        needs_hidden: a draft source goes on from the hidden state of the last token kept, which
+            is known only where the context ends: a trim goes back one token further for it.
 
     The last token of the prompt is always evaluated again: its logits are what is wanted.
     """
@@ -82,7 +88,8 @@ def plan_reuse(
     if common == len(held):
         return Reuse("extend", common) if common else Reuse("clear", 0)
     if can_trim:
-        return Reuse("trim", common) if common else Reuse("clear", 0)
+        again = int(needs_hidden)
+        return Reuse("trim", common - again, again) if common > again else Reuse("clear", 0)
     if checkpoint is not None and 0 < checkpoint <= common:
         return Reuse("restore", checkpoint)
     return Reuse("clear", 0)

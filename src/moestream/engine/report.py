@@ -62,6 +62,10 @@ class LoadReport:
         kv_bytes: of the KV cache.
         recurrent_bytes: of the recurrent state.
         compute_bytes: of llama.cpp's compute and output buffers.
+        snapshot_bytes: of the copies of the recurrent state that speculation goes back to.
+        draft_kv_bytes: of the draft context's KV cache.
+        draft_compute_bytes: of its compute and output buffers.
+        draft_dense_bytes: of the multi-token-prediction block, without its experts.
         load_s: time until the model was loaded.
         open_s: time until the session was ready.
         load_read_bytes: bytes this process read during the load, ``None`` if not measured.
@@ -109,6 +113,10 @@ class LoadReport:
     kv_bytes: int
     recurrent_bytes: int
     compute_bytes: int
+    snapshot_bytes: int
+    draft_kv_bytes: int
+    draft_compute_bytes: int
+    draft_dense_bytes: int
     load_s: float
     open_s: float
     load_read_bytes: int | None

@@ -23,8 +23,8 @@ _SEED_LIMIT = 2**32 - 1
 class Chooser(Protocol):
     """Picks a token; made for one generation and closed after it."""
 
-    def choose(self, context: Context, logits: Logits) -> int:
-        """The next token, given the row's logits."""
+    def choose(self, context: Context, logits: Logits) -> list[int]:
+        """The next token after each row, given the rows' logits ``[rows, n_vocab]``."""
         ...
 
     def close(self) -> None:
@@ -38,13 +38,14 @@ class _Greedy:
     def __init__(self, suppressed: frozenset[int]) -> None:
         self._suppressed = np.array(sorted(suppressed), np.int64)
 
-    def choose(self, context: Context, logits: Logits) -> int:
+    def choose(self, context: Context, logits: Logits) -> list[int]:
         if self._suppressed.size:
             logits = logits.copy()
-            logits[self._suppressed] = -np.inf
-        token = int(logits.argmax())
-        _check_finite(float(logits[token]))
-        return token
+            logits[:, self._suppressed] = -np.inf
+        tokens: list[int] = logits.argmax(axis=1).tolist()
+        for row, token in enumerate(tokens):
+            _check_finite(float(logits[row, token]))
+        return tokens
 
     def close(self) -> None:
         return
@@ -56,9 +57,9 @@ class _Sampled:
     def __init__(self, chain: SamplerChain) -> None:
         self._chain = chain
 
-    def choose(self, context: Context, logits: Logits) -> int:
+    def choose(self, context: Context, logits: Logits) -> list[int]:
         _check_finite(float(logits.max()))
-        return self._chain.sample(context)
+        return [self._chain.sample(context)]
 
     def close(self) -> None:
         self._chain.close()

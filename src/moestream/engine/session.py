@@ -13,12 +13,13 @@ from types import TracebackType
 import numpy as np
 
 from moestream.config import EngineConfig, SamplingConfig
+from moestream.engine.choosing import LogitsObserver
 from moestream.engine.events import GenerationSummary
 from moestream.engine.generation import Generation
 from moestream.engine.opening import Opened, open_model
 from moestream.engine.prefix import common_prefix
 from moestream.engine.report import LoadReport
-from moestream.engine.turn import LogitsObserver, Turn, TurnRequest
+from moestream.engine.turn import Turn, TurnRequest
 from moestream.errors import ConfigError, ContextOverflowError, SessionStateError
 from moestream.llama.batch import TokenArray
 from moestream.llama.chat import ChatTemplate, Message
@@ -256,6 +257,7 @@ class Session:
             raise ConfigError(f"stop must be a string or several, got {stop!r}")
         sampling = self.config.sampling if sampling is None else sampling
         sampling.validate()
+        self.config.check_greedy(sampling)
         prompt = np.asarray(tokens, np.int32)
         limit = self._opened.report.n_ctx
         if len(prompt) >= limit:
@@ -275,7 +277,13 @@ class Session:
             self._check_usable()
             self._check_idle()
             self._files.check()
-            turn = Turn(opened.loop, opened.model.vocab, request, observer=self.logits_observer)
+            turn = Turn(
+                opened.loop,
+                opened.model.vocab,
+                request,
+                speculation=self.config.speculation,
+                observer=self.logits_observer,
+            )
             with self._cancel_lock:
                 self._serial += 1
                 serial = self._serial

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from moestream.config import SamplingConfig
+from moestream.config import SamplingConfig, SpeculationConfig
+from moestream.engine.choosing import ChoosingTarget, LogitsObserver
+from moestream.engine.evaluator import TurnCancelledError
 from moestream.engine.events import (
     FinishReason,
     GenerationSummary,
+    SpeculationSummary,
     TokenEvent,
     TokenMetrics,
 )
-from moestream.engine.loop import DecodeLoop, TurnCancelledError
+from moestream.engine.loop import DecodeLoop
 from moestream.engine.prefix import plan_reuse
-from moestream.engine.sampling import Chooser, make_chooser
+from moestream.engine.sampling import make_chooser
 from moestream.engine.stops import TextStream
+from moestream.engine.tally import MetricsTally
 from moestream.llama.batch import TokenArray
-from moestream.llama.context import Logits
 from moestream.llama.vocab import Vocab
+from moestream.speculation.acceptance import (
+    AcceptanceTally,
+    accepted_prefix,
+    synthetic_acceptance,
+)
+from moestream.speculation.verify import Verifier
 
-__all__ = ["LogitsObserver", "Turn", "TurnRequest"]
-
-#: Told the position of the row's token and a view of its logits, which the next decode overwrites.
-LogitsObserver = Callable[[int, Logits], None]
+__all__ = ["Turn", "TurnRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,16 @@ class TurnRequest:
     stable: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A token that is part of the answer: where it stands, the text it makes certain, the end."""
+
+    token: int
+    position: int
+    text: str
+    finish: FinishReason | None
+
+
 class Turn:
     """The events of one generation; runs the model as they are asked for."""
 
@@ -56,18 +72,24 @@ class Turn:
         vocab: Vocab,
         request: TurnRequest,
         *,
+        speculation: SpeculationConfig,
         observer: LogitsObserver | None = None,
     ) -> None:
         """Prepare the turn; nothing is evaluated yet."""
         self._loop = loop
         self._vocab = vocab
         self._request = request
+        self._speculation = speculation
         self._observer = observer
         self._text = TextStream(request.stops)
         self._limit = loop.context.options.n_ctx
-        self._tally = _Tally()
+        self._tally = MetricsTally()
+        self._drafts = AcceptanceTally(speculation.draft)
         self._finish: FinishReason | None = None
         self._generated = 0
+        #: Position of the next token that is said.
+        self._next_position = len(request.prompt)
+        self._free = TokenMetrics.free(measured=loop.meter.measures_usage)
         self._reused = 0
         self._prefill_s = 0.0
         self._first_at = 0.0
@@ -78,24 +100,53 @@ class Turn:
         loop, request = self._loop, self._request
         loop.meter.restart()
         chooser = make_chooser(request.sampling, self._vocab, request.prompt)
+        target = ChoosingTarget(loop, chooser, self._observer)
+        verifier = self._verifier(target)
+        self._drafts = verifier.tally
         try:
             metrics = self._prefill()
             self._first_at = self._last_at = perf_counter()
-            while True:
-                token = self._choose(chooser)
-                event = self._event(token, metrics)
-                yield event
-                if self._finish is not None:
-                    return
-                loop.step(token)
-                metrics = loop.meter.take("decode")
+            said = self._say((target.first(),))
+            yield self._event(said[0], metrics)
+            while self._finish is None:
+                group = verifier.advance(said[-1].token, self._room())
+                said = self._say(group.tokens)
+                verifier.settle(group, len(said))
+                metrics = loop.meter.take(
+                    "decode",
+                    batch=len(said),
+                    drafted=group.drafted,
+                    accepted=min(group.accepted, len(said)),
+                )
                 self._tally.add(metrics)
                 self._last_at = perf_counter()
+                yield self._event(said[0], metrics)
+                for token in said[1:]:
+                    if loop.evaluator.cancelled:
+                        raise TurnCancelledError(started=False)
+                    yield self._event(token, self._free)
         except TurnCancelledError:
             self._finish = "cancelled"
             yield self._closing_event()
         finally:
             chooser.close()
+
+    def _verifier(self, target: ChoosingTarget) -> Verifier:
+        speculation = self._speculation
+        forced = speculation.synthetic_acceptance
+        return Verifier(
+            target,
+            width=speculation.draft if self._loop.source is not None else 0,
+            is_end=self._vocab.is_eog,
+            accept=accepted_prefix if forced is None else synthetic_acceptance(forced),
+        )
+
+    def _room(self) -> int:
+        """Most tokens that may still be said: the cap, and places in the context for all but one."""
+        room = self._limit - len(self._loop.history)
+        if self._request.max_tokens is not None:
+            room = min(room, self._request.max_tokens - self._generated)
+        return room
 
     def summary(self) -> GenerationSummary:
         """The generation so far as a whole."""
@@ -121,6 +172,27 @@ class Turn:
             cpu_s=tally.cpu_ms / 1e3 if tally.measured else None,
             majflt=tally.majflt if tally.measured else None,
             guard_loads=tally.guard_loads + (prefill.guard_loads if prefill is not None else 0),
+            wall_s=tally.wall_ms / 1e3,
+            decodes=tally.decodes,
+            speculation=self._speculated(),
+        )
+
+    def _speculated(self) -> SpeculationSummary | None:
+        if self._loop.source is None:
+            return None
+        drafts, tally = self._drafts, self._tally
+        return SpeculationSummary(
+            source=self._speculation.source,
+            width=self._speculation.draft,
+            steps=drafts.steps,
+            drafted_steps=drafts.drafted_steps,
+            drafted=drafts.drafted,
+            accepted=drafts.accepted,
+            draft_s=tally.draft_ms / 1e3,
+            draft_read_bytes=tally.draft_read_bytes,
+            offered_at=tuple(drafts.offered_at),
+            accepted_at=tuple(drafts.accepted_at),
+            synthetic=self._speculation.synthetic_acceptance is not None,
         )
 
     def _prefill(self) -> TokenMetrics:
@@ -129,7 +201,11 @@ class Turn:
         prompt = request.prompt
         loop.recover()
         reuse = plan_reuse(
-            loop.history.tokens, prompt, can_trim=loop.can_trim, checkpoint=loop.checkpoint
+            loop.history.tokens,
+            prompt,
+            can_trim=loop.can_trim,
+            checkpoint=loop.checkpoint,
+            needs_hidden=loop.needs_hidden,
         )
         start = self._reused = loop.rewind(reuse)
         try:
@@ -146,37 +222,46 @@ class Turn:
             self._prefill_s = perf_counter() - started
         return metrics
 
-    def _choose(self, chooser: Chooser) -> int:
-        context = self._loop.context
-        logits = context.logits()
-        if self._observer is not None:
-            self._observer(len(self._loop.history) - 1, logits)
-        return chooser.choose(context, logits)
+    def _say(self, tokens: Sequence[int]) -> list[_Said]:
+        """Turn confirmed tokens into text, up to the one that ends the generation."""
+        said: list[_Said] = []
+        start = self._next_position
+        for position, token in enumerate(tokens, start=start):
+            generated = self._generated + len(said) + 1
+            text, finish = self._read(token, position, generated)
+            said.append(_Said(token, position, text, finish))
+            if finish is not None:
+                break
+        self._next_position = start + len(said)
+        return said
 
-    def _event(self, token: int, metrics: TokenMetrics) -> TokenEvent:
-        request = self._request
-        index = self._generated
-        position = len(self._loop.history)
-        self._generated += 1
+    def _read(self, token: int, position: int, generated: int) -> tuple[str, FinishReason | None]:
+        finish: FinishReason | None = None
         text = ""
         if self._vocab.is_eog(token):
-            self._finish = "stop"
+            finish = "stop"
         else:
             text = self._text.push(self._vocab.piece(token))
             if self._text.stopped:
-                self._finish = "stop"
-            elif self._generated == request.max_tokens or position >= self._limit:
-                self._finish = "length"
-        if self._finish is not None:
+                finish = "stop"
+            elif generated == self._request.max_tokens or position >= self._limit:
+                finish = "length"
+        if finish is not None:
             text += self._text.finish()
             if self._text.stopped:
-                self._finish = "stop"
+                finish = "stop"
+        return text, finish
+
+    def _event(self, said: _Said, metrics: TokenMetrics) -> TokenEvent:
+        index = self._generated
+        self._generated += 1
+        self._finish = said.finish
         return TokenEvent(
-            text=text,
-            token_id=token,
+            text=said.text,
+            token_id=said.token,
             index=index,
-            position=position,
-            finish_reason=self._finish,
+            position=said.position,
+            finish_reason=said.finish,
             metrics=metrics,
             tok_s=self._rate(index),
         )
@@ -195,37 +280,3 @@ class Turn:
     def _rate(self, decoded: int) -> float | None:
         elapsed = self._last_at - self._first_at
         return decoded / elapsed if decoded > 0 and elapsed > 0.0 else None
-
-
-class _Tally:
-    """Running sums over decodes, so that a long generation keeps no list of its past."""
-
-    __slots__ = (
-        "cpu_ms", "dropped", "evictions", "guard_loads", "hits", "io_ms", "loop_overhead_ms",
-        "majflt", "measured", "misses", "prefill", "read_bytes", "rereads", "routed", "stall_ms",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.prefill: TokenMetrics | None = None
-        self.measured = True
-        self.majflt = self.read_bytes = self.hits = self.misses = self.dropped = 0
-        self.routed = self.evictions = self.rereads = self.guard_loads = 0
-        self.cpu_ms = self.io_ms = self.loop_overhead_ms = self.stall_ms = 0.0
-
-    def add(self, metrics: TokenMetrics) -> None:
-        self.read_bytes += metrics.read_bytes
-        self.hits += metrics.hits
-        self.misses += metrics.misses
-        self.dropped += metrics.dropped
-        self.routed += metrics.routed
-        self.evictions += metrics.evictions
-        self.rereads += metrics.rereads
-        self.guard_loads += metrics.guard_loads
-        self.io_ms += metrics.io_ms
-        self.loop_overhead_ms += metrics.loop_overhead_ms
-        self.stall_ms += metrics.stall_ms
-        if metrics.cpu_ms is None or metrics.majflt is None:
-            self.measured = False
-        else:
-            self.cpu_ms += metrics.cpu_ms
-            self.majflt += metrics.majflt

@@ -11,16 +11,18 @@ import numpy.typing as npt
 
 from moestream.llama.runtime import runtime
 
-__all__ = ["Batch", "TokenArray"]
+__all__ = ["Batch", "HiddenRows", "TokenArray"]
 
 TokenArray = npt.NDArray[np.int32]
+#: ``[rows, n_embd]``: what a model's trunk says of each row, before the output matrix.
+HiddenRows = npt.NDArray[np.float32]
 
 
 class Batch:
     """Rows of one sequence at consecutive positions."""
 
-    def __init__(self, capacity: int) -> None:
-        """Allocate ``capacity`` rows."""
+    def __init__(self, capacity: int, *, n_embd: int = 0) -> None:
+        """Allocate ``capacity`` rows; with ``n_embd`` each also has a hidden row as input."""
         lib = runtime().lib
         self.capacity = capacity
         #: Rows that ask for logits.
@@ -43,6 +45,10 @@ class Batch:
         self.raw.n_seq_id = self._n_seq_id.ctypes.data_as(int32_pointer)
         self.raw.seq_id = ctypes.cast(self._seq_id, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
         self.raw.logits = self._logits.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
+        #: Input of a context of the MTP type: the hidden row that belongs to each token.
+        self.hidden: HiddenRows = np.zeros((capacity if n_embd else 0, n_embd), np.float32)
+        if n_embd:
+            self.raw.embd = self.hidden.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
 
     def fill(
         self,
@@ -74,6 +80,11 @@ class Batch:
         self._logits[0] = 1
         self.n_outputs = 1
         self.raw.n_tokens = 1
+
+    @property
+    def first_position(self) -> int:
+        """Position of the first row."""
+        return int(self._pos[0])
 
     def __len__(self) -> int:
         """Rows in use."""

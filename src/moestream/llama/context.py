@@ -6,13 +6,13 @@ import ctypes
 import re
 import threading
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from moestream.errors import DecodeError, MemoryBudgetError
-from moestream.llama.batch import Batch
+from moestream.llama.batch import Batch, HiddenRows
 from moestream.llama.logs import LogLine
 from moestream.llama.model import Model
 from moestream.llama.runtime import runtime
@@ -46,6 +46,11 @@ class ContextOptions:
         n_ubatch: rows of the widest decode.
         threads: compute threads.
         n_outputs: rows of one decode that may ask for logits.
+        n_snapshots: positions that a recurrent state shall be able to go back.
+        hidden: which rows' hidden states can be read after a decode: those of the target for its
+            MTP block, or those that the block itself makes (of rows with logits).
+        mtp: run the model's multi-token-prediction block instead of its trunk; the rows of a
+            batch then need a hidden row each.
         eval_callback: function and user data addresses for ``cb_eval``.
         abort_callback: function and user data addresses for ``abort_callback``.
     """
@@ -54,6 +59,9 @@ class ContextOptions:
     n_ubatch: int
     threads: int
     n_outputs: int = 1
+    n_snapshots: int = 0
+    hidden: Literal["none", "all", "outputs"] = "none"
+    mtp: bool = False
     eval_callback: tuple[int, int] | None = None
     abort_callback: tuple[int, int] | None = None
 
@@ -89,6 +97,9 @@ class Context:
         params.n_batch = options.n_ubatch
         params.n_ubatch = options.n_ubatch
         params.n_outputs_max = options.n_outputs
+        params.n_rs_seq = options.n_snapshots
+        if options.mtp:
+            params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
         params.n_threads = options.threads
         params.n_threads_batch = options.threads
         params.no_perf = True
@@ -127,7 +138,22 @@ class Context:
         self.threads = options.threads
         self.n_ctx = int(lib.llama_n_ctx(pointer))
         self.n_ubatch = int(lib.llama_n_ubatch(pointer))
+        #: Positions that the state can go back, once per decode; 0 where llama.cpp keeps none.
+        self.n_snapshots = int(lib.llama_n_rs_seq(pointer)) if model.keeps_state else 0
+        self.n_embd = model.n_embd
         self.buffers = parse_buffer_sizes(lines)
+        if options.hidden != "none":
+            rt.nextn.llama_set_embeddings_nextn(pointer, True, options.hidden == "outputs")
+
+    @property
+    def late_bytes(self) -> int:
+        """Memory that llama.cpp allocates at the first decode and does not report before.
+
+        It reserves one row of logits; more of them, and hidden states, come when they are wanted.
+        """
+        options = self.options
+        rows = {"none": 0, "all": self.n_ubatch, "outputs": options.n_outputs}[options.hidden]
+        return 4 * ((options.n_outputs - 1) * self._n_vocab + rows * self.n_embd)
 
     @property
     def pointer(self) -> Any:
@@ -177,14 +203,43 @@ class Context:
         Raises:
             DecodeError: the row has none.
         """
-        address = self._lib.llama_get_logits_ith(self.pointer, row)
-        if not address:
-            raise DecodeError(f"llama.cpp has no logits for row {row} of the last batch")
-        where = ctypes.addressof(address.contents)
+        where = self._logits_address(row)
         if where != self._row_address:  # llama.cpp nearly always uses the same memory
             self._row_view: Logits = np.ctypeslib.as_array(self._row_type.from_address(where))
             self._row_address = where
         return self._row_view
+
+    def logits_of(self, rows: int) -> Logits:
+        """Logits ``[rows, n_vocab]`` of a decode whose first ``rows`` rows all had them.
+
+        A view that the next decode overwrites.
+
+        Raises:
+            DecodeError: a row has none.
+        """
+        first, last = (self._logits_address(row) for row in (0, rows - 1))
+        if last - first != (rows - 1) * self._n_vocab * 4:
+            raise DecodeError("llama.cpp did not keep the rows' logits in order")
+        whole = (ctypes.c_float * (rows * self._n_vocab)).from_address(first)
+        view: Logits = np.ctypeslib.as_array(whole).reshape(rows, self._n_vocab)
+        return view
+
+    def hidden_rows(self, rows: int) -> HiddenRows:
+        """Hidden states ``[rows, n_embd]`` of the last decode, a view that the next overwrites.
+
+        With ``hidden="all"`` a row for each row of the batch, with ``"outputs"`` for each that had
+        logits.
+
+        Raises:
+            DecodeError: llama.cpp kept none.
+        """
+        address = self._rt.nextn.llama_get_embeddings_nextn(self.pointer)
+        if not address:
+            raise DecodeError("llama.cpp kept no hidden states of the last batch")
+        where = ctypes.addressof(address.contents)
+        whole = (ctypes.c_float * (rows * self.n_embd)).from_address(where)
+        view: HiddenRows = np.ctypeslib.as_array(whole).reshape(rows, self.n_embd)
+        return view
 
     def trim(self, position: int) -> bool:
         """Forget everything at ``position`` and after; ``False`` if this model cannot."""
@@ -251,6 +306,12 @@ class Context:
         if pointer is not None:
             self._memory = None
             self._lib.llama_free(pointer)
+
+    def _logits_address(self, row: int) -> int:
+        address = self._lib.llama_get_logits_ith(self.pointer, row)
+        if not address:
+            raise DecodeError(f"llama.cpp has no logits for row {row} of the last batch")
+        return ctypes.addressof(address.contents)
 
     def _state_flags(self, partial: bool) -> int:
         return int(self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) if partial else 0

@@ -56,6 +56,15 @@ class Runtime:
             yield self.log.mark()
             self.raise_interrupt()
 
+    @property
+    def nextn(self) -> Any:
+        """Functions for hidden states, which llama.cpp exports but does not call stable.
+
+        Raises:
+            AbiError: this build does not have them.
+        """
+        return _load_nextn()
+
     def raise_interrupt(self) -> None:
         """Raise what a callback had to keep back, such as a Ctrl-C."""
         interrupt, self.log.interrupt = self.log.interrupt, None
@@ -97,6 +106,17 @@ def _load() -> Runtime:
     core = _load_core(str(getattr(package, "__version__", "unknown")), lib)
     lib.llama_backend_init()
     return Runtime(lib=lib, core=core, log=log, notes=tuple(notes), _keep_alive=(callback,))
+
+
+@functools.cache
+def _load_nextn() -> Any:
+    try:
+        return importlib.import_module("llama_cpp.llama_cpp_ext")
+    except (ImportError, AttributeError) as err:
+        raise AbiError(
+            "the installed llama.cpp does not export the functions that drafting with the MTP "
+            f"block needs ({err}); reinstall llama-cpp-python, or speculate with --ngram"
+        ) from err
 
 
 def _set_openmp_default(notes: list[str]) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from moestream.errors import UnsupportedModelError
 from moestream.gguf import GGUFModel, TensorInfo, read_model
+from moestream.gguf.nextn import missing_nextn_tensors, nextn_layers
 from moestream.streaming.layout import ExpertLayout, expert_layout
 
 __all__ = [
@@ -20,9 +21,6 @@ __all__ = [
     "inspect_model",
     "report_of",
 ]
-
-#: Without these a multi-token-prediction block cannot run.
-_NEXTN_TENSORS = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,17 +173,8 @@ def _experts(layout: ExpertLayout) -> ExpertReport:
 
 
 def _nextn(model: GGUFModel) -> NextnReport:
-    claimed = max(model.get_int("nextn_predict_layers", 0), 0)
-    blocks = model.get_int("block_count", 0)
-    claimed = min(claimed, blocks)
-    wanted = [
-        f"blk.{layer}.{part}"
-        for layer in range(blocks - claimed, blocks)
-        for part in _NEXTN_TENSORS
-    ]
     return NextnReport(
-        claimed_layers=claimed,
-        missing=tuple(name for name in wanted if name not in model.tensors),
+        claimed_layers=len(nextn_layers(model)), missing=missing_nextn_tensors(model)
     )
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from moestream.errors import GGUFError, UnsupportedModelError
 from moestream.gguf.model import GGUFModel, TensorInfo, shown
+from moestream.gguf.nextn import missing_nextn_tensors
 from moestream.gguf.types import WEIGHT_TYPES, GGMLType
 from moestream.streaming.recipes import Recipe, recipe_for
 
 __all__ = ["ExpertLayout", "ExpertTensor", "expert_layout", "override_pattern"]
 
 _BLOCK = re.compile(r"blk\.(\d{1,9})\.(.+)", re.DOTALL)
-# What a multi-token-prediction block must have besides its experts.
-_NEXTN_TENSORS = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +143,8 @@ def expert_layout(model: GGUFModel) -> ExpertLayout:
     if not 0 < n_used <= n_expert:
         raise GGUFError(f"{shown(model.paths[0])} routes a token to {n_used} of {n_expert} experts")
     by_layer = _by_layer(model, recipe, n_block)
-    nextn_present = n_nextn > 0 and all(
-        layer in by_layer and all(f"blk.{layer}.{name}" in model.tensors for name in _NEXTN_TENSORS)
-        for layer in range(n_layer, n_block)
-    )
+    nextn_present = n_nextn > 0 and not missing_nextn_tensors(model)
+    nextn_present = nextn_present and all(layer in by_layer for layer in range(n_layer, n_block))
     tensors: list[ExpertTensor] = []
     for layer in sorted(by_layer):
         if layer < n_layer or nextn_present:

@@ -49,13 +49,22 @@ class ExpertSource:
     Close it after the model.
     """
 
-    def __init__(self, gguf: GGUFModel, layout: ExpertLayout | None, config: StreamingConfig):
+    def __init__(
+        self,
+        gguf: GGUFModel,
+        layout: ExpertLayout | None,
+        config: StreamingConfig,
+        *,
+        load_mtp: bool = False,
+    ) -> None:
         """Open the shards and declare the tensors.
 
         Args:
             gguf: the model's files.
-            layout: its trunk's experts; ``None`` keeps everything resident.
+            layout: its experts; ``None`` keeps everything resident.
             config: how to hold and read the weights.
+            load_mtp: load the multi-token-prediction block as well; its experts are streamed like
+                any layer's.
 
         Raises:
             ModelError: a shard cannot be opened.
@@ -64,6 +73,7 @@ class ExpertSource:
         self.gguf = gguf
         self.layout = layout
         self.config = config
+        self._load_mtp = load_mtp
         self.dense_warm_bytes: int | None = None
         files = [str(path) for path in gguf.paths]
         nodes = (
@@ -83,12 +93,12 @@ class ExpertSource:
                 self._dense = core.DenseMapping(files)
         except OSError as err:
             raise ModelError(f"the model's files cannot be opened: {err}") from err
-        self._trunk = (
-            tuple(tensor for tensor in layout.tensors if tensor.layer < layout.n_layer)
+        self._experts = (
+            tuple(tensor for tensor in layout.tensors if load_mtp or tensor.layer < layout.n_layer)
             if layout is not None
             else ()
         )
-        for tensor in self._trunk:
+        for tensor in self._experts:
             self.store.add_tensor(
                 tensor.name,
                 layer=tensor.layer,
@@ -116,7 +126,8 @@ class ExpertSource:
         """Bytes of dense weights that live in the page cache, not in this process's own memory."""
         if self.layout is None or self.config.dense_weights == "anon":
             return 0
-        return self.layout.dense_bytes
+        nextn = self.layout.nextn_dense_bytes if self._load_mtp else 0
+        return self.layout.dense_bytes + nextn
 
     def load(
         self,
@@ -132,6 +143,7 @@ class ExpertSource:
         """
         options = ModelOptions(
             repack=self.config.repack,
+            load_mtp=self._load_mtp,
             overrides=self._overrides(),
             metadata=metadata,
         )
@@ -167,12 +179,12 @@ class ExpertSource:
         )
 
     def bytes_of_all(self) -> int:
-        """Memory that all experts of the trunk take, in whole pages."""
-        return sum(tensor.n_expert * _pages(tensor.stride) for tensor in self._trunk)
+        """Memory that all experts take, in whole pages."""
+        return sum(tensor.n_expert * _pages(tensor.stride) for tensor in self._experts)
 
     def bytes_of_token(self, n_expert_used: int) -> int:
         """Memory that the experts of one token take, in whole pages."""
-        return n_expert_used * sum(_pages(tensor.stride) for tensor in self._trunk)
+        return n_expert_used * sum(_pages(tensor.stride) for tensor in self._experts)
 
     def start(self, *, budget: int, overlap: bool, n_ubatch: int, n_expert_used: int) -> None:
         """Start the lanes.
@@ -207,7 +219,7 @@ class ExpertSource:
         self._dense = None
 
     def _declare_dense(self, mapping: DenseMapping) -> None:
-        experts = {tensor.name for tensor in self._trunk}
+        experts = {tensor.name for tensor in self._experts}
         for info in self.gguf.tensors.values():
             if info.name not in experts:
                 mapping.add_tensor(

@@ -1,0 +1,1 @@
+"""Who drafts tokens, and which of the drafts are confirmed."""

@@ -1,0 +1,164 @@
+"""Drafting with the model's own multi-token-prediction ("nextn") block.
+
+The block is one more layer, run in a context of its own over the same model. Its row at position
+``p`` pairs the token there with the target's hidden state at ``p - 1`` and predicts the token at
+``p + 1``. To draft further it is fed its own guess and its own hidden state (DeepSeek-V3,
+arXiv:2412.19437, section 2.2, run as a chain).
+
+Only true rows stay: those of confirmed tokens with the target's hidden states. The rows of a chain
+are forgotten at the end of :meth:`MtpDraft.propose`, and the true rows of drafts that were
+confirmed are evaluated together with the next step's first row, so that keeping up costs no decode
+of its own and a rejected tail never comes here at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from moestream.llama.batch import Batch, HiddenRows, TokenArray
+from moestream.llama.context import Context, Logits
+
+__all__ = ["GRAPH_WIDTH", "Evaluate", "MtpDraft"]
+
+#: Widest batch of the draft context. Its compute buffers are made for that many rows.
+GRAPH_WIDTH = 32
+
+#: Decodes a batch in a context; the flag says that it is part of a prefill.
+Evaluate = Callable[[Context, Batch, bool], None]
+
+
+class MtpDraft:
+    """A :class:`~moestream.speculation.draft.DraftSource` over a context of the MTP type."""
+
+    needs_hidden = True
+
+    def __init__(self, context: Context, evaluate: Evaluate, *, p_min: float = 0.0) -> None:
+        """Draft with ``context``.
+
+        Args:
+            context: made with ``mtp=True`` and ``hidden="outputs"``; not shared.
+            evaluate: decodes; what it raises is passed on, and nothing is lost by it.
+            p_min: stop where the head gives its own proposal less than this probability.
+        """
+        self._context = context
+        self._evaluate = evaluate
+        self._p_min = p_min
+        self._batch = Batch(context.n_ubatch, n_embd=context.n_embd)
+        self._tokens: TokenArray = np.zeros(context.n_ubatch, np.int32)
+        # One place is for the token that the next draft starts from.
+        self._room = context.n_ubatch - 1
+        self._scratch: Logits = np.empty(0, np.float32)
+        self._start_over()
+
+    def _start_over(self) -> None:
+        #: Rows in the draft context, all of them true.
+        self._placed = 0
+        #: True rows behind them that are not evaluated yet: in ``_tokens`` and the batch's hidden.
+        self._pending = 0
+        #: Rows of the target that were observed.
+        self._observed = 0
+        #: The target's hidden state at the last of them; before the first token zeros.
+        self._last: HiddenRows | None = np.zeros((1, self._context.n_embd), np.float32)
+
+    def observe(self, position: int, tokens: TokenArray, hidden: HiddenRows | None) -> None:
+        """Take over true rows; evaluates them when a batch is full."""
+        if hidden is None:
+            raise ValueError("the MTP block needs the target's hidden states")
+        start = max(self._placed + self._pending - position, 0)
+        if start < len(tokens):
+            before = self._last if start == 0 else hidden[start - 1 : start]
+            if before is None:
+                raise RuntimeError(f"the hidden state before position {position} is not known")
+            self._queue(tokens[start:], np.concatenate([before, hidden[start:-1]]))
+        self._observed = position + len(tokens)
+        self._last = hidden[-1:].copy()
+
+    def _queue(self, tokens: TokenArray, hidden: HiddenRows) -> None:
+        done = 0
+        while done < len(tokens):
+            if self._pending == self._room:
+                self._place(self._pending, logits=False, prefill=True)
+            count = min(self._room - self._pending, len(tokens) - done)
+            here = slice(self._pending, self._pending + count)
+            self._tokens[here] = tokens[done : done + count]
+            self._batch.hidden[here] = hidden[done : done + count]
+            self._pending += count
+            done += count
+
+    def propose(self, confirmed: int, width: int) -> Sequence[int]:
+        """Chain up to ``width`` guesses; the first decode also places what is pending."""
+        here = self._observed
+        if self._last is None or self._placed + self._pending != here:
+            return []
+        self._tokens[self._pending] = confirmed
+        self._batch.hidden[self._pending] = self._last[0]
+        self._place(self._pending + 1, logits=True, prefill=False)
+        drafts: list[int] = []
+        try:
+            while (token := self._guess()) is not None:
+                drafts.append(token)
+                if len(drafts) == width:
+                    break
+                self._batch.hidden[0] = self._context.hidden_rows(1)[0]
+                self._batch.fill_one(token, here + len(drafts))
+                self._evaluate(self._context, self._batch, False)
+        except BaseException:
+            self._drop_tail(damaged=True)
+            raise
+        self._drop_tail()
+        return drafts
+
+    def _place(self, rows: int, *, logits: bool, prefill: bool) -> None:
+        self._batch.fill(self._tokens[:rows], self._placed, logits="last" if logits else "none")
+        try:
+            self._evaluate(self._context, self._batch, prefill)
+        except BaseException:
+            self._drop_tail(damaged=True)
+            raise
+        self._placed += rows
+        self._pending = 0
+
+    def _guess(self) -> int | None:
+        logits = self._context.logits()
+        token = int(logits.argmax())
+        top = logits[token]
+        if not np.isfinite(top):
+            return None
+        if self._p_min > 0.0:
+            if len(self._scratch) != len(logits):
+                self._scratch = np.empty_like(logits)
+            np.subtract(logits, top, out=self._scratch)
+            np.exp(self._scratch, out=self._scratch)
+            if self._p_min * float(self._scratch.sum()) > 1.0:
+                return None
+        return token
+
+    def _drop_tail(self, *, damaged: bool = False) -> None:
+        context = self._context
+        if self._placed == 0:
+            context.clear(data=damaged)
+        elif not context.trim(self._placed):
+            # Attention forgets from any position on, so this is not seen; if it is, abstain.
+            context.clear(data=True)
+            self._last = None
+        elif damaged:
+            context.scrub()
+
+    def rewind(self, length: int, hidden: HiddenRows | None = None) -> None:
+        """Forget rows from ``length`` on."""
+        if length == 0:
+            self._context.clear()
+            self._start_over()
+            return
+        if length < self._placed:
+            self._placed, self._pending = length, 0
+            self._drop_tail()
+        else:
+            self._pending = min(self._pending, length - self._placed)
+        if hidden is not None:
+            self._last = hidden.copy()
+        elif length != self._observed:
+            self._last = None
+        self._observed = length

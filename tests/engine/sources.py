@@ -60,14 +60,14 @@ class Adversary(_Scripted):
 
 
 class Mixed(Oracle):
-    """A draft of random width, right up to a random place."""
+    """A draft of random width, one at least, right up to a random place."""
 
     def __init__(self, start: int, truth: Sequence[int], *, widest: int, seed: int) -> None:
         super().__init__(start, truth)
         self.widest, self.random = widest, random.Random(seed)
 
     def propose(self, confirmed: int, width: int) -> list[int]:
-        drafts = super().propose(confirmed, min(width, self.random.randint(0, self.widest)))
+        drafts = super().propose(confirmed, min(width, self.random.randint(1, self.widest)))
         right = self.random.randint(0, len(drafts))
         return drafts[:right] + [token ^ 1 for token in drafts[right:]]
 
@@ -110,5 +110,6 @@ def exact_greedy(
         **options,
     )
     with session:
-        events = list(session.generate(prompt, max_tokens=n))
-        return [event.token_id for event in events if event.token_id is not None]
+        # One more: the last step has no room for a draft, and would be one of a single row.
+        events = list(session.generate(prompt, max_tokens=n + 1))
+        return [event.token_id for event in events if event.token_id is not None][:n]

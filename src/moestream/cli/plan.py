@@ -10,6 +10,7 @@ from moestream.cli.declare import option
 from moestream.cli.expand import verb
 from moestream.cli.inspect import mib
 from moestream.cli.options import JsonOption, ModelArgument, ShapeOptions
+from moestream.cli.speculation import SpeculationOptions
 from moestream.config import EngineConfig, StreamingConfig
 from moestream.models.estimate import NEIGHBOUR_OVERLAP
 from moestream.models.locate import locate_model
@@ -31,6 +32,7 @@ _VERDICTS = {
 def plan(
     model: ModelArgument,
     shape: ShapeOptions,
+    speculation: SpeculationOptions,
     measure_s: Annotated[
         float,
         option(
@@ -52,6 +54,7 @@ def plan(
         threads=shape.thread_count,
         n_expert_used=shape.n_expert_used,
         streaming=StreamingConfig(cache_ceil_mb=shape.cache_ceil_mb),
+        speculation=speculation.config(),
     )
     config.validate()
     path = locate_model(model)
@@ -77,6 +80,11 @@ def _print(report: PlanReport) -> None:
     if memory.context.recurrent:
         rows.append(("recurrent state", mib(memory.context.recurrent), "estimate"))
         rows.append(("checkpoint", mib(memory.checkpoint), "to come back to between turns"))
+    if memory.snapshots:
+        rows.append(("state snapshots", mib(memory.snapshots), "to go back past rejected drafts"))
+    if memory.draft_context:
+        rows.append(("draft context", mib(memory.draft_context), "estimate, of the MTP head"))
+        rows.append(("draft weights", mib(memory.draft_dense), "of the MTP head, dense"))
     rows += [
         ("compute buffers", mib(memory.context.compute), "estimate"),
         ("page tables", mib(memory.page_tables), ""),
@@ -84,7 +92,11 @@ def _print(report: PlanReport) -> None:
     if report.n_expert:
         rows += [
             ("left for experts", mib(memory.left_for_experts), ""),
-            ("all experts", mib(memory.experts), "of the trunk"),
+            (
+                "all experts",
+                mib(memory.experts),
+                "of the trunk" if not memory.draft_context else "with the MTP head's",
+            ),
             ("--cache-mb auto", mib(memory.auto_cache), f"limited by {memory.limited_by}"),
             ("one token, one layer", mib(memory.layer_demand), "the least that works"),
             ("one token, all layers", mib(memory.token_demand), "routed, before the cache"),

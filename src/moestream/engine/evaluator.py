@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodeObserver", "Evaluator", "TurnCancelledError"]
 
-#: Told after each decode, whatever came of it, its first position and whether it was a prefill.
-DecodeObserver = Callable[[int, bool], None]
+#: Told after each decode, whatever came of it: its first position, whether it was a prefill, and
+#: its number of rows.
+DecodeObserver = Callable[[int, bool, int], None]
 
 
 class TurnCancelledError(Exception):
@@ -77,7 +78,7 @@ class Evaluator:
         finally:
             read_error = self._store.end_decode() or self._lost_weights()
         if self.observer is not None:
-            self.observer(batch.first_position, prefill)
+            self.observer(batch.first_position, prefill, len(batch))
         if read_error is not None:
             raise StreamReadError(
                 f"weights could not be read: {read_error}; no token was made from them, "

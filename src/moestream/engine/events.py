@@ -23,7 +23,8 @@ class TokenMetrics:
     """What the evaluation behind a token cost.
 
     The first token of a generation carries the whole prefill (``phase`` says so), every other one
-    its own decode, or its share of a group's: see ``batch``. ``None`` is "not measured here", never zero.
+    its own decode, or its share of a group's: see ``batch``. ``None`` is "not measured here", never
+    zero.
 
     Attributes:
         phase: what was evaluated.

@@ -200,6 +200,11 @@ class DecodeLoop:
         self.meter.begin_drafting()
         try:
             self.source.observe(position, tokens, hidden)
+        except TurnCancelledError:
+            # The source did not take all of them, and their hidden states will be gone.
+            self.history.truncate(position)
+            self._settle()
+            raise
         except MoestreamError:
             self.forget(data=True)
             raise
@@ -234,6 +239,8 @@ class DecodeLoop:
 
     def _settle(self) -> None:
         restored = self._trim(len(self.history)) if self.can_trim else self._restore()
+        if restored and self.can_trim and self.source is not None:
+            self.source.rewind(len(self.history))
         if not restored or not len(self.history):
             self.forget(data=True)
             return

@@ -98,7 +98,7 @@ def check_fits(
         advice = "leave dense weights mapped (mmap), or use a smaller quantisation"
     if needed <= available:
         n_layer = gguf.get_int("block_count", 0) if layout is None else layout.n_layer
-        size = context_size(gguf, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=1)
+        size = context_size(gguf, layers=range(n_layer), n_ctx=n_ctx, n_ubatch=1)
         room = available - (0 if mapped else needed)
         taken = size.kv + size.recurrent * (1 + n_snapshots)
         if taken > room:
@@ -128,7 +128,7 @@ def _check_address_space(
     n_layer = gguf.get_int("block_count", 0) if layout is None else layout.n_layer
     # Every expert has an address, whether it is in memory or not.
     needed = resident_bytes(gguf, load_mtp=load_mtp) + _UNKNOWN_BUFFERS
-    needed += context_size(gguf, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=1).total
+    needed += context_size(gguf, layers=range(n_layer), n_ctx=n_ctx, n_ubatch=1).total
     if needed > room:
         raise MemoryBudgetError(
             f"the model and its context need about {needed / MIB:.0f} MiB of address space, but "

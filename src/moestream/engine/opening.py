@@ -116,20 +116,8 @@ class _Opening:
             self._note_unused_settings()
             overlapped = False
         n_ctx = self._resolve_n_ctx(gguf.get_int("context_length", 0))
-        speculation = config.speculation
-        load_mtp = speculation.source == "mtp"
-        if load_mtp:
-            check_mtp(gguf)
-        warning = check_fits(
-            gguf,
-            layout,
-            n_ctx=n_ctx,
-            mapped=streaming.dense_weights in ("mmap", "warm"),
-            load_mtp=load_mtp,
-            n_snapshots=speculation.draft if speculation.source != "none" else 0,
-        )
-        if warning is not None:
-            self.warnings.append(warning)
+        load_mtp = config.speculation.source == "mtp"
+        self._check(gguf, layout, n_ctx)
 
         source = ExpertSource(gguf, layout, streaming, load_mtp=load_mtp)
         self.stack.callback(source.close)
@@ -159,24 +147,8 @@ class _Opening:
         timings = self._choose_threads(model, source, context)
         files = FileWatch(gguf.paths if source.maps_files else ())
         self.stack.callback(files.close)
-        evaluator = Evaluator(
-            source.store,
-            cancelled=self.cancelled,
-            lost_weights=lambda: source.lost_weights() or files.complaint(),
-        )
-        loop = DecodeLoop(
-            context,
-            evaluator,
-            keeps_state=model.keeps_state,
-            meter=Meter(source.store, streamed=source.streamed, overlap=overlapped),
-            source=self._draft_source(contexts, evaluator),
-        )
+        loop = self._drive(model, source, contexts, files, overlapped)
         costs = speculation_costs(contexts, gguf, layout)
-        if speculation.source != "none" and model.keeps_state and not context.n_snapshots:
-            self.notes.append(
-                f"llama.cpp keeps no snapshots of a {gguf.architecture} state, so a step with a "
-                "rejected draft costs a copy of it and a second decode"
-            )
         chat_source = chat_source if chat_source is not None else model.chat_template
         sizes = _layout_sizes(layout, gguf)
         report = LoadReport(
@@ -243,6 +215,49 @@ class _Opening:
             report=report,
             resources=self.stack,
             files=files,
+        )
+
+    def _check(self, gguf: GGUFModel, layout: ExpertLayout | None, n_ctx: int) -> None:
+        """Refuse before the load what cannot run after it."""
+        speculation = self.config.speculation
+        if speculation.source == "mtp":
+            check_mtp(gguf)
+        warning = check_fits(
+            gguf,
+            layout,
+            n_ctx=n_ctx,
+            mapped=self.config.streaming.dense_weights in ("mmap", "warm"),
+            load_mtp=speculation.source == "mtp",
+            n_snapshots=speculation.draft if speculation.source != "none" else 0,
+        )
+        if warning is not None:
+            self.warnings.append(warning)
+
+    def _drive(
+        self,
+        model: Model,
+        source: ExpertSource,
+        contexts: Contexts,
+        files: FileWatch,
+        overlapped: bool,
+    ) -> DecodeLoop:
+        evaluator = Evaluator(
+            source.store,
+            cancelled=self.cancelled,
+            lost_weights=lambda: source.lost_weights() or files.complaint(),
+        )
+        speculates = self.config.speculation.source != "none"
+        if speculates and model.keeps_state and not contexts.target.n_snapshots:
+            self.notes.append(
+                f"llama.cpp keeps no snapshots of a {source.gguf.architecture} state, so a step "
+                "with a rejected draft costs a copy of it and a second decode"
+            )
+        return DecodeLoop(
+            contexts.target,
+            evaluator,
+            keeps_state=model.keeps_state,
+            meter=Meter(source.store, streamed=source.streamed, overlap=overlapped),
+            source=self._draft_source(contexts, evaluator),
         )
 
     def _note_unused_settings(self) -> None:

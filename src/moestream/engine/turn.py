@@ -142,7 +142,7 @@ class Turn:
         )
 
     def _room(self) -> int:
-        """Most tokens that may still be said: the cap, and places in the context for all but one."""
+        """Most tokens that may still be said: the cap, and places in the context but for one."""
         room = self._limit - len(self._loop.history)
         if self._request.max_tokens is not None:
             room = min(room, self._request.max_tokens - self._generated)

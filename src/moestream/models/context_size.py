@@ -38,15 +38,25 @@ class ContextSize:
         return self.kv + self.recurrent + self.compute
 
 
-def context_size(model: GGUFModel, *, n_layer: int, n_ctx: int, n_ubatch: int) -> ContextSize:
-    """Estimate a context of ``n_ctx`` positions that is fed ``n_ubatch`` tokens at a time."""
+def context_size(
+    model: GGUFModel, *, layers: range, n_ctx: int, n_ubatch: int, n_logits: int = 1
+) -> ContextSize:
+    """Estimate a context of ``n_ctx`` positions that runs ``layers``.
+
+    Args:
+        model: its header.
+        layers: the trunk's, or a multi-token-prediction block.
+        n_ctx: positions.
+        n_ubatch: tokens fed at a time.
+        n_logits: most rows of them that ask for logits.
+    """
     positions = -(-n_ctx // _CONTEXT_STEP) * _CONTEXT_STEP
-    widths = [_kv_width(model, layer) for layer in range(n_layer)]
-    states = [_state_elements(model, layer) for layer in range(n_layer)]
+    widths = [_kv_width(model, layer) for layer in layers]
+    states = [_state_elements(model, layer) for layer in layers]
     return ContextSize(
         kv=sum(widths) * positions * _F16,
         recurrent=sum(states) * _F32,
-        compute=_compute(model, positions, n_ubatch, max(widths, default=0)),
+        compute=_compute(model, positions, n_ubatch, max(widths, default=0), n_logits),
     )
 
 
@@ -83,8 +93,8 @@ def _state_elements(model: GGUFModel, layer: int) -> int:
     return (conv.shape[0] - 1) * conv.shape[1] + state
 
 
-def _compute(model: GGUFModel, positions: int, n_ubatch: int, kv_width: int) -> int:
-    """Activations that are alive at once in the widest step, with one row of logits."""
+def _compute(model: GGUFModel, positions: int, n_ubatch: int, kv_width: int, n_logits: int) -> int:
+    """Activations that are alive at once in the widest step, and its logits, computed and kept."""
     width = model.get_int("embedding_length", 0)
     used = model.get_int("expert_used_count", 1)
     hidden = model.get_int("expert_feed_forward_length", model.get_int("feed_forward_length", 0))
@@ -94,4 +104,4 @@ def _compute(model: GGUFModel, positions: int, n_ubatch: int, kv_width: int) -> 
     )
     inner = model.get_int("ssm.inner_size", 0)
     per_token = used * (2 * hidden + width) + 4 * width + 2 * (kv_width + inner) + positions
-    return (n_ubatch * per_token + 2 * vocabulary) * _F32
+    return (n_ubatch * per_token + 2 * n_logits * vocabulary) * _F32

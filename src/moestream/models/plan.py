@@ -15,9 +15,12 @@ from typing import Literal
 from moestream.config import EngineConfig
 from moestream.errors import PlatformError, UnsupportedModelError
 from moestream.gguf import GGMLType, GGUFModel, read_model
+from moestream.gguf.nextn import nextn_layers
 from moestream.models.context_size import ContextSize, context_size
 from moestream.models.diskrate import DiskMeasurement, FileRange, measure_disk
 from moestream.models.estimate import SpeedEstimate, compute_seconds, estimate_speed, hit_range
+from moestream.speculation.mtp import GRAPH_WIDTH
+from moestream.speculation.support import check_mtp
 from moestream.streaming import budget as rules
 from moestream.streaming.layout import ExpertLayout, expert_layout
 from moestream.telemetry.system import MemoryState, available_cpus, memory_state
@@ -37,6 +40,7 @@ Verdict = Literal["resident", "streams", "thrashes", "too-big", "not-streamable"
 
 _DEFAULT_N_CTX = 4096
 _PAGE = 4096
+_F32 = 4
 #: Types to measure; the others are a small part of a token and take the slowest one's rate.
 _MEASURED_TYPES = 3
 
@@ -50,6 +54,9 @@ class MemoryPlan:
         floor: part of it that is left alone.
         dense: weights that are always in memory.
         checkpoint: a saved recurrent state, to return to between turns.
+        snapshots: more of them, to go back past rejected drafts.
+        draft_context: of the multi-token-prediction block, and the hidden states it is fed.
+        draft_dense: its weights without its experts, for a model that is streamed.
         left_for_experts: after all of these.
         layer_demand: the least that can work: one token's experts of the neediest layer.
         token_demand: one token's experts of all layers.
@@ -63,6 +70,9 @@ class MemoryPlan:
     dense: int
     context: ContextSize
     checkpoint: int
+    snapshots: int
+    draft_context: int
+    draft_dense: int
     page_tables: int
     left_for_experts: int
     experts: int
@@ -116,17 +126,20 @@ def plan_model(
 
     Args:
         path: the model's file.
-        config: context, micro-batch, threads, top-k and cache ceiling are taken into account.
+        config: context, micro-batch, threads, top-k, cache ceiling and speculation are taken into
+            account.
         seconds: time to spend on measuring the disk; 0 measures nothing at all.
         tell: told what is going on, for a person who waits.
 
     Raises:
-        ModelError: the file is not a well-formed model.
+        ModelError: the file is not a well-formed model, or cannot draft as the config wants.
     """
     say = tell or (lambda _text: None)
     model = read_model(path)
     notes: list[str] = []
     layout: ExpertLayout | None = None
+    if config.speculation.source == "mtp":
+        check_mtp(model)
     try:
         layout = expert_layout(model)
     except UnsupportedModelError as error:
@@ -178,11 +191,20 @@ def memory_plan(
     n_layer = layout.n_layer if layout else model.get_int("block_count", 0)
     weights = sum(tensor.nbytes for tensor in model.tensors.values())
     dense = layout.dense_bytes if layout else weights
-    experts = _trunk_expert_bytes(layout)
     ubatch = config.n_ubatch or min(rules.MAX_UBATCH, n_ctx)
-    context = context_size(model, n_layer=n_layer, n_ctx=n_ctx, n_ubatch=ubatch)
+    extra = _speculation(model, layout, config, n_ctx=n_ctx, n_ubatch=ubatch)
+    experts = _expert_bytes(layout, with_nextn=extra.loads_block)
+    context = context_size(
+        model,
+        layers=range(n_layer),
+        n_ctx=n_ctx,
+        n_ubatch=ubatch,
+        n_logits=1 + extra.snapshots,
+    )
     page_tables = rules.page_table_bytes(dense, experts)
+    snapshots = extra.snapshots * context.recurrent
     reserved = dense + context.total + context.recurrent + page_tables
+    reserved += snapshots + extra.context + extra.hidden + extra.dense
     usable = rules.usable_memory(state, reserved=reserved)
     ceiling = config.streaming.cache_ceil_mb
     auto = rules.auto_cache(
@@ -198,6 +220,9 @@ def memory_plan(
         dense=dense,
         context=context,
         checkpoint=context.recurrent,
+        snapshots=snapshots,
+        draft_context=extra.context + extra.hidden,
+        draft_dense=extra.dense,
         page_tables=page_tables,
         left_for_experts=usable.available - usable.floor - reserved,
         experts=experts,
@@ -255,10 +280,47 @@ def _n_used(model: GGUFModel, layout: ExpertLayout | None, config: EngineConfig)
     return min(config.n_expert_used or layout.n_expert_used, layout.n_expert)
 
 
-def _trunk_expert_bytes(layout: ExpertLayout | None) -> int:
+def _expert_bytes(layout: ExpertLayout | None, *, with_nextn: bool) -> int:
     if layout is None:
         return 0
-    return sum(tensor.nbytes for tensor in layout.tensors if tensor.layer < layout.n_layer)
+    return sum(
+        tensor.nbytes for tensor in layout.tensors if with_nextn or tensor.layer < layout.n_layer
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Speculation:
+    """What speculation takes: copies of the state (a number), and bytes."""
+
+    snapshots: int = 0
+    context: int = 0
+    hidden: int = 0
+    dense: int = 0
+    loads_block: bool = False
+
+
+def _speculation(
+    model: GGUFModel,
+    layout: ExpertLayout | None,
+    config: EngineConfig,
+    *,
+    n_ctx: int,
+    n_ubatch: int,
+) -> _Speculation:
+    source, draft = config.speculation.source, config.speculation.draft
+    if source == "none":
+        return _Speculation()
+    if source == "ngram":
+        return _Speculation(snapshots=draft)
+    layers = nextn_layers(model)
+    width = min(n_ubatch, GRAPH_WIDTH)
+    return _Speculation(
+        snapshots=draft,
+        context=context_size(model, layers=layers, n_ctx=n_ctx, n_ubatch=width).total,
+        hidden=_F32 * n_ubatch * model.get_int("embedding_length", 0),
+        dense=layout.nextn_dense_bytes if layout else 0,  # a resident plan counts every tensor
+        loads_block=True,
+    )
 
 
 def _edge_bytes(layout: ExpertLayout | None, n_used: int) -> int:

@@ -16,7 +16,7 @@ class NgramDraft:
     needs_hidden = False
 
     def __init__(self, *, min_match: int, max_match: int) -> None:
-        """Draft where at least ``min_match`` tokens match; see :mod:`moestream.speculation.ngram`."""
+        """Draft where ``min_match`` to ``max_match`` tokens match: see :class:`NgramIndex`."""
         self._index = NgramIndex(min_match, max_match)
 
     def observe(self, position: int, tokens: TokenArray, hidden: HiddenRows | None) -> None:

@@ -205,10 +205,8 @@ class NgramIndex:
         shared = min(self._length, wanted.size)
         differs = np.flatnonzero(self.tokens[:shared] != wanted[:shared])
         keep = int(differs[0]) if differs.size else shared
-        # A copy, for it may be a view of this very corpus.
-        new = wanted[keep:].copy()
         self.truncate(keep)
-        self.extend(new)
+        self.extend(wanted[keep:])
 
     def _reserve(self, size: int) -> None:
         """Make room for ``size - 1`` tokens behind the start mark."""
@@ -217,7 +215,7 @@ class NgramIndex:
             array[: self._length + 1] = self._array[: self._length + 1]
         array[0] = _START
         self._array: TokenArray = array
-        # Reading one number of a memoryview costs a third of reading it of an array.
+        # Gives Python's own numbers, at a third of what converting those of the array costs.
         self._tokens = array.data
 
     def _add(self, token: int) -> None:

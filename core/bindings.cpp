@@ -2,6 +2,7 @@
 #include "abi.hpp"
 #include "dense_mapping.hpp"
 #include "expert_streamer.hpp"
+#include "logits.hpp"
 #include "mover.hpp"
 #include "os.hpp"
 
@@ -114,6 +115,14 @@ void bind_store(nb::module_ & m) {
                 self.store().set_cold_drop(fraction, in_prefill);
             },
             nb::kw_only(), "fraction"_a, "in_prefill"_a)
+        .def(
+            "set_route_trace", [](ExpertStreamer & self, bool enabled) { self.store().set_route_trace(enabled); },
+            "enabled"_a)
+        .def("take_route_trace",
+             [](ExpertStreamer & self) {
+                 const auto [entries, lost] = self.store().take_route_trace();
+                 return nb::make_tuple(nb::bytes(entries.data(), entries.size() * sizeof(RouteEntry)), lost);
+             })
         .def("eval_callback",
              [](ExpertStreamer & self) { return std::make_pair(address(&RouterHook::on_node), address(&self.hook())); })
         .def("abort_callback",
@@ -179,6 +188,20 @@ NB_MODULE(_core, m) {
     });
     m.attr("LLAMA_CPP_PYTHON_VERSION") = MOESTREAM_LLAMA_CPP_PYTHON_VERSION;
     m.attr("PAGE_SIZE")                = moestream::os::page_size();
+    m.def(
+        "best_logit",
+        [](std::size_t address, std::size_t n) {
+            const auto best = moestream::best_logit(reinterpret_cast<const float *>(address), n);
+            return std::pair<std::int64_t, double>(best.index, static_cast<double>(best.value));
+        },
+        nb::arg("address"), nb::arg("n"));
+    m.def(
+        "best_probability",
+        [](std::size_t address, std::size_t n, double best) {
+            return static_cast<double>(
+                moestream::best_probability(reinterpret_cast<const float *>(address), n, static_cast<float>(best)));
+        },
+        nb::arg("address"), nb::arg("n"), nb::arg("best"));
     m.def("platform_movers", [] {
         std::vector<std::string> names;
         for (const auto & choice : moestream::available_movers()) {

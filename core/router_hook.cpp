@@ -45,9 +45,12 @@ bool RouterHook::wants(const ggml_tensor * node) {
         }
         return false;
     }
-    // When routings may be dropped, wait for their weights, which come right after.
-    const std::string & prefix = store_.drops() ? weights_prefix_ : routing_prefix_;
-    const int           layer  = layer_from_name(node, prefix);
+    // When routings may be dropped, wait for their weights, which come right after. A trace has to
+    // see them too, but must not hold up the reads.
+    int layer = store_.drops() ? -1 : layer_from_name(node, routing_prefix_);
+    if (layer < 0 && (store_.drops() || store_.traces())) {
+        layer = layer_from_name(node, weights_prefix_);
+    }
     return layer >= 0 && store_.table().layer(layer) != nullptr;
 }
 
@@ -66,10 +69,11 @@ ggml_tensor * ids_of_weights(ggml_tensor * weights) {
 } // namespace
 
 void RouterHook::take(ggml_tensor * node) {
-    const bool    drop    = store_.drops();
-    const int     layer   = layer_from_name(node, drop ? weights_prefix_ : routing_prefix_);
-    ggml_tensor * ids     = drop ? ids_of_weights(node) : node;
-    Routing       routing = {};
+    const int     routed   = layer_from_name(node, routing_prefix_);
+    const bool    weighted = routed < 0;
+    const int     layer    = weighted ? layer_from_name(node, weights_prefix_) : routed;
+    ggml_tensor * ids      = weighted ? ids_of_weights(node) : node;
+    Routing       routing  = {};
     if (ids == nullptr || ids->type != GGML_TYPE_I32 || ids->data == nullptr || ids->nb[0] != sizeof(std::int32_t)) {
         store_.fail("the routing of layer " + std::to_string(layer) + " is not in the expected form");
         return;
@@ -78,9 +82,10 @@ void RouterHook::take(ggml_tensor * node) {
     routing.ids_stride = ids->nb[1];
     routing.n_used     = ids->ne[0];
     routing.n_tokens   = ids->ne[1];
-    if (drop) {
+    if (weighted) {
         // [1, n_used, n_tokens], or [n_used, n_tokens] after a softmax.
-        const int slot = node->ne[0] == 1 && routing.n_used != 1 ? 1 : 0;
+        const bool stacked = node->ne[0] == 1 && node->ne[1] == routing.n_used && node->ne[2] == routing.n_tokens;
+        const int  slot    = stacked ? 1 : 0;
         if (node->type != GGML_TYPE_F32 || node->ne[slot] != routing.n_used || node->ne[slot + 1] != routing.n_tokens) {
             store_.fail("the routing weights of layer " + std::to_string(layer) + " are not in the expected form");
             return;
@@ -88,6 +93,10 @@ void RouterHook::take(ggml_tensor * node) {
         routing.weights       = static_cast<float *>(node->data);
         routing.weights_slot  = node->nb[slot];
         routing.weights_token = node->nb[slot + 1];
+        if (!store_.drops()) {
+            store_.weigh(layer, routing);
+            return;
+        }
     }
     routed_layer_ = layer;
     store_.route(layer, routing);

@@ -1,8 +1,8 @@
 // Sees each layer's routing in the running graph, and tells the store.
 //
 // llama.cpp's scheduler asks for every node whether we want to look at it, and then computes up to
-// it and shows it. Only the routing node of each streamed layer is wanted: cutting the graph costs
-// a synchronisation of the compute threads.
+// it and shows it. Only the routing node of each streamed layer is wanted (and that of the weights
+// for dropping or a trace): cutting the graph costs a synchronisation of the compute threads.
 #pragma once
 
 #include "store.hpp"

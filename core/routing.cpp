@@ -34,12 +34,20 @@ void ExpertStore::route(int layer_index, Routing & routing) {
         forget_all(lock);
     }
     cache_->unpin_all();
-    const bool drop    = drop_fraction_ > 0 && routing.weights != nullptr && (!prefill_ || drop_in_prefill_);
-    const auto experts = drop ? drop_cold(*layer, routing) : wanted_experts(*layer, routing);
+    auto experts = wanted_experts(*layer, routing);
     if (!error_.empty()) {
         return;
     }
+    if (trace_) {
+        trace_->begin(*layer, routing, counts_.decodes);
+    }
+    if (drop_fraction_ > 0 && routing.weights != nullptr && (!prefill_ || drop_in_prefill_)) {
+        drop_cold(*layer, routing, experts);
+    }
     demand(*layer, experts);
+    if (trace_) {
+        trace_->end();
+    }
     if (options_.prefetch > 0) {
         if (routing.n_tokens == 1) {
             last_routed_[layer_index] = experts;
@@ -61,27 +69,19 @@ void ExpertStore::route(int layer_index, Routing & routing) {
     counts_.callback_ns += since(start);
 }
 
-namespace {
-
-std::int32_t & id_at(const Routing & r, std::int64_t token, std::int64_t slot) {
-    auto * row = reinterpret_cast<std::uint8_t *>(r.ids) + static_cast<std::size_t>(token) * r.ids_stride;
-    return reinterpret_cast<std::int32_t *>(row)[slot];
+void ExpertStore::weigh(int layer, const Routing & routing) {
+    Lock lock(mutex_);
+    if (trace_ && !halted_) {
+        trace_->weigh(layer, routing);
+    }
 }
-
-float & weight_at(const Routing & r, std::int64_t token, std::int64_t slot) {
-    auto * base = reinterpret_cast<std::uint8_t *>(r.weights);
-    return *reinterpret_cast<float *>(base + static_cast<std::size_t>(token) * r.weights_token +
-                                      static_cast<std::size_t>(slot) * r.weights_slot);
-}
-
-} // namespace
 
 std::vector<std::uint32_t> ExpertStore::wanted_experts(const Layer & layer, const Routing & routing) {
     std::vector<std::uint32_t> & seen = scratch_;
     seen.assign(layer.n_expert, 0);
     for (std::int64_t token = 0; token < routing.n_tokens; ++token) {
         for (std::int64_t slot = 0; slot < routing.n_used; ++slot) {
-            const std::int32_t id = id_at(routing, token, slot);
+            const std::int32_t id = routing.id(token, slot);
             if (id < 0 || static_cast<std::uint32_t>(id) >= layer.n_expert) {
                 fail_locked("layer " + std::to_string(layer.index) + " routed to expert " + std::to_string(id) +
                             " of " + std::to_string(layer.n_expert));
@@ -102,11 +102,7 @@ std::vector<std::uint32_t> ExpertStore::wanted_experts(const Layer & layer, cons
 // Lossy. A routed expert that is not there is skipped if every token that routes to it weights it
 // below the threshold: its weight becomes zero, the others of the token share what it had, and its
 // id becomes that of the token's top expert, so that no byte of it is touched.
-std::vector<std::uint32_t> ExpertStore::drop_cold(const Layer & layer, Routing & routing) {
-    std::vector<std::uint32_t> experts = wanted_experts(layer, routing);
-    if (!error_.empty()) {
-        return {};
-    }
+void ExpertStore::drop_cold(const Layer & layer, Routing & routing, std::vector<std::uint32_t> & experts) {
     const float                threshold = drop_fraction_ / static_cast<float>(routing.n_used);
     std::vector<std::uint32_t> needed(layer.n_expert, 0);
     std::vector<std::int64_t>  top(static_cast<std::size_t>(routing.n_tokens), 0);
@@ -114,16 +110,16 @@ std::vector<std::uint32_t> ExpertStore::drop_cold(const Layer & layer, Routing &
     for (std::int64_t token = 0; token < routing.n_tokens; ++token) {
         const auto t = static_cast<std::size_t>(token);
         for (std::int64_t slot = 0; slot < routing.n_used; ++slot) {
-            const float weight = weight_at(routing, token, slot);
+            const float weight = routing.weight(token, slot);
             sum[t] += weight;
-            if (weight > weight_at(routing, token, top[t])) {
+            if (weight > routing.weight(token, top[t])) {
                 top[t] = slot;
             }
         }
         for (std::int64_t slot = 0; slot < routing.n_used; ++slot) {
-            const auto id = static_cast<std::uint32_t>(id_at(routing, token, slot));
+            const auto id = static_cast<std::uint32_t>(routing.id(token, slot));
             // Written so that a weight that is no number counts as needed.
-            const bool cold = weight_at(routing, token, slot) < threshold * sum[t] &&
+            const bool cold = routing.weight(token, slot) < threshold * sum[t] &&
                               !cache_->complete(layer.first_group + id) &&
                               cache_->group(layer.first_group + id).busy == 0;
             if (slot == top[t] || !cold) {
@@ -135,45 +131,54 @@ std::vector<std::uint32_t> ExpertStore::drop_cold(const Layer & layer, Routing &
         const auto t    = static_cast<std::size_t>(token);
         float      kept = 0;
         for (std::int64_t slot = 0; slot < routing.n_used; ++slot) {
-            if (needed[static_cast<std::uint32_t>(id_at(routing, token, slot))] != 0) {
-                kept += weight_at(routing, token, slot);
+            if (needed[static_cast<std::uint32_t>(routing.id(token, slot))] != 0) {
+                kept += routing.weight(token, slot);
             }
         }
         if (kept == sum[t]) {
             continue;
         }
-        const std::int32_t top_id = id_at(routing, token, top[t]);
+        const std::int32_t top_id = routing.id(token, top[t]);
         for (std::int64_t slot = 0; slot < routing.n_used; ++slot) {
-            float & weight = weight_at(routing, token, slot);
-            if (needed[static_cast<std::uint32_t>(id_at(routing, token, slot))] != 0) {
+            float & weight = routing.weight(token, slot);
+            if (needed[static_cast<std::uint32_t>(routing.id(token, slot))] != 0) {
                 weight *= sum[t] / kept;
             } else {
-                weight                      = 0;
-                id_at(routing, token, slot) = top_id;
+                weight                  = 0;
+                routing.id(token, slot) = top_id;
                 ++counts_.dropped;
             }
         }
     }
     experts.erase(std::remove_if(experts.begin(), experts.end(), [&](std::uint32_t e) { return needed[e] == 0; }),
                   experts.end());
-    return experts;
 }
 
 void ExpertStore::demand(const Layer & layer, const std::vector<std::uint32_t> & experts) {
     for (const std::uint32_t expert : experts) {
-        const std::uint32_t  index = layer.first_group + expert;
-        ExpertCache::Group & group = cache_->group(index);
-        std::size_t          there = 0; // slices present or being read
+        const std::uint32_t  index     = layer.first_group + expert;
+        ExpertCache::Group & group     = cache_->group(index);
+        Residency            residency = group.ahead ? Residency::prefetched : Residency::hit;
+        std::uint64_t        bytes     = 0; // to be read now
         for (std::uint32_t slot = 0; slot < layer.tensors.size(); ++slot) {
-            const SliceState state = cache_->slice({ index, slot }).state;
-            there += state == SliceState::present || state == SliceState::loading ? 1 : 0;
+            const ExpertCache::Slice & slice = cache_->slice({ index, slot });
+            if (slice.state == SliceState::loading && slice.ahead) {
+                residency = Residency::prefetched; // used before it is there
+            }
+            if (slice.state == SliceState::absent || slice.state == SliceState::queued) {
+                bytes += layer.tensors[slot]->stride;
+            }
         }
-        if (there == layer.tensors.size()) {
-            ++counts_.hits;
-            counts_.prefetch_used += group.ahead ? 1 : 0;
-        } else {
+        if (bytes > 0) {
+            residency = Residency::miss;
             ++counts_.misses;
             counts_.rereads += group.was_loaded ? 1 : 0;
+        } else {
+            ++counts_.hits;
+            counts_.prefetch_used += residency == Residency::prefetched ? 1 : 0;
+        }
+        if (trace_) {
+            trace_->found(expert, residency, bytes);
         }
         group.ahead = false;
         cache_->pin(index);

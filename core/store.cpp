@@ -119,6 +119,26 @@ void ExpertStore::set_cold_drop(float fraction, bool in_prefill) {
     drop_in_prefill_ = in_prefill;
 }
 
+void ExpertStore::set_route_trace(bool enabled) {
+    constexpr std::size_t kLeast = std::size_t{ 1 } << 16;
+
+    Lock lock(mutex_);
+    trace_.reset();
+    if (enabled) {
+        const std::size_t widest = std::size_t{ options_.n_ubatch } * options_.n_expert_used * table_.layers().size();
+        trace_                   = std::make_unique<RouteTrace>(std::max(kLeast, widest));
+    }
+    traces_ = enabled;
+}
+
+std::pair<std::vector<RouteEntry>, std::uint64_t> ExpertStore::take_route_trace() {
+    Lock lock(mutex_);
+    if (!trace_) {
+        return {};
+    }
+    return { trace_->take(), trace_->take_lost() };
+}
+
 void ExpertStore::stop() {
     {
         Lock lock(mutex_);

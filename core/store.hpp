@@ -8,6 +8,8 @@
 #include "cache.hpp"
 #include "expert_table.hpp"
 #include "mover.hpp"
+#include "route_trace.hpp"
+#include "routing.hpp"
 #include "shard_file.hpp"
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace moestream {
@@ -55,17 +58,6 @@ struct StoreOptions {
     std::uint32_t n_expert_used = 1;
 };
 
-// Routing of one micro-batch in one layer, as the graph holds it: editable, strided.
-struct Routing {
-    std::int32_t * ids           = nullptr; // [n_tokens][n_used]
-    float *        weights       = nullptr; // same shape, or nullptr; needed for dropping only
-    std::size_t    ids_stride    = 0;       // bytes from token to token
-    std::size_t    weights_slot  = 0;       // bytes from slot to slot
-    std::size_t    weights_token = 0;       // bytes from token to token
-    std::int64_t   n_used        = 0;
-    std::int64_t   n_tokens      = 0;
-};
-
 class ExpertStore {
   public:
     ExpertStore(std::vector<std::string> files, bool o_direct);
@@ -81,6 +73,8 @@ class ExpertStore {
     // Throws std::runtime_error with what is wrong.
     void start(const StoreOptions & options);
     void set_cold_drop(float fraction, bool in_prefill);
+    // Call after start(): the trace holds at least the widest decode.
+    void set_route_trace(bool enabled);
     void stop();
 
     // Called by whoever runs the graph.
@@ -88,15 +82,20 @@ class ExpertStore {
     // False: a decode must not go on (cancelled, or an error is pending).
     bool        may_go_on() const { return !halted_.load(std::memory_order_relaxed); }
     void        route(int layer, Routing & routing);
+    void        weigh(int layer, const Routing & routing); // late weights of it, for the trace
     void        fail(const std::string & message);
     std::string end_decode();
     void        cancel();
 
     bool        overlap() const { return options_.overlap; }
     bool        drops() const { return drop_fraction_ > 0; }
+    bool        traces() const { return traces_.load(std::memory_order_relaxed); }
     Counters    counters() const;
     std::string mover_name() const { return mover_ ? mover_->name() : ""; }
     bool        direct_io() const { return direct_io_; }
+    // Entries since the last call, and how many there was no room for.
+    std::pair<std::vector<RouteEntry>, std::uint64_t> take_route_trace();
+
     void        wait_idle();
     std::size_t present_pages() const;
     void        inject_read_error(std::int64_t after_reads) { read_error_in_ = after_reads; }
@@ -111,7 +110,7 @@ class ExpertStore {
 
     // Routing, under the lock.
     std::vector<std::uint32_t> wanted_experts(const Layer & layer, const Routing & routing);
-    std::vector<std::uint32_t> drop_cold(const Layer & layer, Routing & routing);
+    void                       drop_cold(const Layer & layer, Routing & routing, std::vector<std::uint32_t> & experts);
     void                       demand(const Layer & layer, const std::vector<std::uint32_t> & experts);
     void                       prefetch_after(const Layer & layer);
     void                       forget_all(Lock & lock);
@@ -168,6 +167,9 @@ class ExpertStore {
     // Per layer index: what the latest single-token decode routed there.
     std::unordered_map<int, std::vector<std::uint32_t>> last_routed_;
     std::vector<std::uint32_t>                          scratch_;
+
+    std::unique_ptr<RouteTrace> trace_; // under the lock
+    std::atomic<bool>           traces_{ false };
 
     Counters                  counts_; // under the lock
     std::atomic<std::int64_t> read_error_in_{ -1 };

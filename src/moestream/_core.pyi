@@ -24,6 +24,15 @@ def platform_movers() -> list[str]:
 def check_abi(model_params_size: int, context_params_size: int) -> str | None:
     """Probe the loaded llama.cpp against the headers; the mismatch in words, or ``None``."""
 
+def best_logit(address: int, n: int) -> tuple[int, float]:
+    """Index (the lowest of equals) and value of the largest of ``n`` floats at ``address``.
+
+    The value is NaN if any of them is.
+    """
+
+def best_probability(address: int, n: int, best: float) -> float:
+    """Probability of the largest, ``best``, under a softmax over all; good to four digits."""
+
 class Counters(TypedDict):
     """Running totals since the store was started; take differences."""
 
@@ -79,7 +88,7 @@ class ExpertStore:
         """Open the shards. Raises ``OSError`` with the path if one cannot be opened.
 
         The nodes are those of the compute graph, without ``-<layer>``: the ids of the routed
-        experts, and their weights before normalisation (looked at when routings may be dropped).
+        experts, and their weights before normalisation (looked at for dropping and for traces).
         """
 
     def add_tensor(
@@ -135,6 +144,34 @@ class ExpertStore:
 
     def set_cold_drop(self, *, fraction: float, in_prefill: bool) -> None:
         """Lossy: skip missing experts weighted below ``fraction / n_expert_used``; 0 is off."""
+
+    def set_route_trace(self, enabled: bool) -> None:
+        """Begin to keep what is routed, or stop and throw it away. Call after :meth:`start`.
+
+        A traced decode also waits for the routing weights of each layer (but only after its reads
+        have been queued), which costs time; without a trace nothing does.
+        """
+
+    def take_route_trace(self) -> tuple[bytes, int]:
+        """What was routed since the last call, and how many entries there was no room for.
+
+        There is room for at least the widest decode. Entries are 32 bytes each, little-endian, in
+        order of the decodes, of layers in the graph, of rows and of slots::
+
+            uint64   bytes of the expert that must be read for this (slices, not whole pages)
+            uint32   running number of the decode, the ``decodes`` of :meth:`counters`
+            uint32   row, of those that the layer evaluates (its last ones, if not all)
+            uint32   expert
+            float32  the router's weight (the weights node); NaN if it was not seen
+            uint16   layer
+            uint16   slot: rank that the router gave the expert
+            uint8    residency: 0 a miss, 1 a hit, 2 first use of what prefetch reads
+            uint8    whether it was dropped; it is a miss without bytes then
+            uint16   unused
+
+        Of several rows that share an expert the first carries miss and bytes. So misses that were
+        not dropped add up to the counter of that name.
+        """
 
     def eval_callback(self) -> tuple[int, int]:
         """Addresses of the function and of its user data for ``cb_eval``."""

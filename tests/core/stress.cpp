@@ -35,6 +35,7 @@ struct Case {
     int           prefetch;
     std::uint64_t stride;
     std::uint64_t extra_budget;
+    bool          trace;
 };
 
 struct TensorSpec {
@@ -46,8 +47,9 @@ struct TensorSpec {
 };
 
 [[noreturn]] void give_up(const Case & c, const std::string & why) {
-    std::fprintf(stderr, "FAILED mover=%s overlap=%d retain=%d lanes=%zu prefetch=%d stride=%llu: %s\n", c.mover,
-                 c.overlap, c.retain, c.lanes, c.prefetch, static_cast<unsigned long long>(c.stride), why.c_str());
+    std::fprintf(stderr, "FAILED mover=%s overlap=%d retain=%d lanes=%zu prefetch=%d stride=%llu trace=%d: %s\n",
+                 c.mover, c.overlap, c.retain, c.lanes, c.prefetch, static_cast<unsigned long long>(c.stride), c.trace,
+                 why.c_str());
     std::exit(1);
 }
 
@@ -97,9 +99,10 @@ class Run {
         options.n_ubatch      = 2;
         options.budget_bytes  = store.floor_bytes(case_.lanes, 2, kUsed) + case_.extra_budget;
         store.start(options);
+        store.set_route_trace(case_.trace);
 
         std::atomic<bool> stop{ false };
-        // Somebody who cancels, looks at counters and breaks the disk while a decode runs.
+        // Somebody who cancels, looks at counters, breaks the disk and takes the trace while a decode runs.
         std::thread nuisance([&] {
             std::minstd_rand random(7);
             while (!stop) {
@@ -113,6 +116,8 @@ class Run {
                     store.cancel();
                 } else if (dice == 1) {
                     store.inject_read_error(static_cast<std::int64_t>(random() % 5));
+                } else if (dice == 2) {
+                    take_trace(store);
                 }
             }
         });
@@ -122,6 +127,10 @@ class Run {
         }
         stop = true;
         nuisance.join();
+        take_trace(store);
+        if (case_.trace && traced_misses_ != store.counters().misses) {
+            give_up(case_, "the trace has other misses than the counters");
+        }
         if (case_.overlap) {
             // Leave with reads under way.
             store.inject_read_error(-1);
@@ -149,7 +158,26 @@ class Run {
         routing.n_tokens   = static_cast<std::int64_t>(ids.size()) / kUsed;
         routing.ids_stride = kUsed * sizeof(std::int32_t);
         store.route(layer, routing);
+        std::vector<float> weights(ids.size(), 0.25f);
+        routing.weights       = weights.data();
+        routing.weights_slot  = sizeof(float);
+        routing.weights_token = kUsed * sizeof(float);
+        store.weigh(layer, routing);
         return ids;
+    }
+
+    void take_trace(ExpertStore & store) {
+        const auto [entries, lost] = store.take_route_trace();
+        if (lost > 0) {
+            give_up(case_, "the trace has lost entries");
+        }
+        for (const moestream::RouteEntry & entry : entries) {
+            const bool miss = entry.residency == moestream::Residency::miss;
+            if (miss != (entry.bytes > 0) || entry.dropped != 0 || entry.expert >= kExperts) {
+                give_up(case_, "a trace entry contradicts itself");
+            }
+            traced_misses_ += miss ? 1 : 0;
+        }
     }
 
     void decode(ExpertStore & store) {
@@ -164,6 +192,9 @@ class Run {
         }
         halted_ += store.may_go_on() ? 0 : 1;
         store.end_decode();
+        if (random_() % 8 == 0) {
+            take_trace(store);
+        }
     }
 
     // Two threads read what was routed, as two compute threads would.
@@ -198,6 +229,8 @@ class Run {
     std::vector<std::uint8_t> bytes_;
     std::uint64_t             decodes_ = 0;
     std::uint64_t             halted_  = 0;
+
+    std::atomic<std::uint64_t> traced_misses_{ 0 };
 };
 
 } // namespace
@@ -215,10 +248,10 @@ int main(int argc, char ** argv) {
             }
             // Two lanes that read in place may both write a page their slices share, with the same
             // bytes; a sanitizer cannot know that. One lane, or pages of their own.
-            cases.push_back({ mover.name.c_str(), overlap, true, in_place ? 1u : 3u, 2, 5000, 200000 });
-            cases.push_back({ mover.name.c_str(), overlap, true, 2, 0, 16384, 0 });
-            cases.push_back({ mover.name.c_str(), overlap, false, in_place ? 1u : 2u, 0, 3000, 0 });
-            cases.push_back({ mover.name.c_str(), overlap, true, in_place ? 1u : 4u, 3, 70000, 3000000 });
+            cases.push_back({ mover.name.c_str(), overlap, true, in_place ? 1u : 3u, 2, 5000, 200000, true });
+            cases.push_back({ mover.name.c_str(), overlap, true, 2, 0, 16384, 0, true });
+            cases.push_back({ mover.name.c_str(), overlap, false, in_place ? 1u : 2u, 0, 3000, 0, true });
+            cases.push_back({ mover.name.c_str(), overlap, true, in_place ? 1u : 4u, 3, 70000, 3000000, false });
         }
     }
     const auto each = std::chrono::milliseconds(static_cast<long>(seconds * 1000 / static_cast<double>(cases.size())));

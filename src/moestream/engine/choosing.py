@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from moestream.engine.loop import DecodeLoop
 from moestream.engine.sampling import Chooser
-from moestream.llama.context import Logits
+from moestream.llama.logits import Logits
 
 __all__ = ["ChoosingTarget", "LogitsObserver"]
 

@@ -57,7 +57,17 @@ class Evaluator:
         """Whether the turn is to end."""
         return self._cancelled.is_set()
 
-    def run(self, context: Context, batch: Batch, prefill: bool) -> None:
+    def draft(self, context: Context, batch: Batch, prefill: bool) -> None:
+        """Decode ``batch`` in a draft context.
+
+        Whether mapped weights were lost is left to the decode that verifies: a draft that was made
+        from nothing is a wrong draft.
+        """
+        self.run(context, batch, prefill, check_weights=False)
+
+    def run(
+        self, context: Context, batch: Batch, prefill: bool, *, check_weights: bool = True
+    ) -> None:
         """Decode ``batch`` in ``context``.
 
         Raises:
@@ -76,7 +86,9 @@ class Evaluator:
         except DecodeError as err:
             failure = err
         finally:
-            read_error = self._store.end_decode() or self._lost_weights()
+            read_error = self._store.end_decode()
+            if read_error is None and check_weights:
+                read_error = self._lost_weights()
         if self.observer is not None:
             self.observer(batch.first_position, prefill, len(batch))
         if read_error is not None:

@@ -13,7 +13,8 @@ from moestream.engine.meter import Meter
 from moestream.engine.prefix import History, Reuse
 from moestream.errors import DecodeError, MoestreamError
 from moestream.llama.batch import Batch, HiddenRows, TokenArray
-from moestream.llama.context import Context, Logits, StateBuffer
+from moestream.llama.context import Context, StateBuffer
+from moestream.llama.logits import Logits
 from moestream.speculation.draft import DraftSource
 
 __all__ = ["DecodeLoop"]

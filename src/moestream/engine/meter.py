@@ -49,11 +49,14 @@ class Meter:
         self._thread_started = 0
         self._ended = perf_counter_ns()
         self._drafting_since = 0
+        #: Drafting since the last decode: part of what passes before the next one.
+        self._drafting_ns = 0
         self._drafting_bytes = 0
 
     def restart(self) -> None:
         """Begin a generation: forget what went before."""
         self._sum = _Sum()
+        self._drafting_ns = 0
         self._counters = self._store.counters()
         self._ended = perf_counter_ns()
 
@@ -62,6 +65,8 @@ class Meter:
         self._usage = cpu_time_and_major_faults()
         self._started = perf_counter_ns()
         self._sum.overhead_ns += self._started - self._ended
+        self._sum.draft_ns += self._drafting_ns
+        self._drafting_ns = 0
         self._thread_started = thread_time_ns()
 
     def end(self, rows: int) -> None:
@@ -84,7 +89,7 @@ class Meter:
 
     def end_drafting(self) -> None:
         """Just after it."""
-        self._sum.draft_ns += perf_counter_ns() - self._drafting_since
+        self._drafting_ns += perf_counter_ns() - self._drafting_since
         self._sum.draft_bytes += self._store.counters()["read_bytes"] - self._drafting_bytes
 
     def take(

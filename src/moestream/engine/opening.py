@@ -286,7 +286,7 @@ class _Opening:
             return None
         if contexts.draft is not None:
             contexts.draft.set_threads(contexts.target.threads)
-            source = MtpDraft(contexts.draft, evaluator.run, p_min=speculation.mtp_p_min)
+            source = MtpDraft(contexts.draft, evaluator.draft, p_min=speculation.mtp_p_min)
         else:
             source = NgramDraft(
                 min_match=speculation.ngram_min_match, max_match=speculation.ngram_max_match

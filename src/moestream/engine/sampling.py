@@ -11,7 +11,8 @@ import numpy as np
 from moestream.config import SamplingConfig
 from moestream.errors import DecodeError
 from moestream.llama.batch import TokenArray
-from moestream.llama.context import Context, Logits
+from moestream.llama.context import Context
+from moestream.llama.logits import Logits, best_tokens
 from moestream.llama.sampler import PENALTY_WINDOW, SamplerChain
 from moestream.llama.vocab import Vocab
 
@@ -42,10 +43,10 @@ class _Greedy:
         if self._suppressed.size:
             logits = logits.copy()
             logits[:, self._suppressed] = -np.inf
-        tokens: list[int] = logits.argmax(axis=1).tolist()
-        for row, token in enumerate(tokens):
-            _check_finite(float(logits[row, token]))
-        return tokens
+        best = best_tokens(logits)
+        for _, top in best:
+            _check_finite(top)
+        return [token for token, _ in best]
 
     def close(self) -> None:
         return

@@ -14,6 +14,7 @@ import numpy as np
 
 from moestream.config import EngineConfig, SamplingConfig
 from moestream.engine.choosing import LogitsObserver
+from moestream.engine.evaluator import DecodeObserver
 from moestream.engine.events import GenerationSummary
 from moestream.engine.generation import Generation
 from moestream.engine.opening import Opened, open_model
@@ -24,6 +25,7 @@ from moestream.errors import ConfigError, ContextOverflowError, SessionStateErro
 from moestream.llama.batch import TokenArray
 from moestream.llama.chat import ChatTemplate, Message
 from moestream.llama.model import LoadProgress
+from moestream.streaming.source import ExpertSource
 
 __all__ = ["Generation", "Session"]
 
@@ -82,6 +84,20 @@ class Session:
     def __reduce__(self) -> str:
         """Neither copied nor pickled: there is one context, and one owner of it."""
         raise TypeError("a session cannot be copied or pickled; open another one")
+
+    @property
+    def decode_observer(self) -> DecodeObserver | None:
+        """Told after every decode in any of the session's contexts; for recording."""
+        return self._opened.loop.evaluator.observer
+
+    @decode_observer.setter
+    def decode_observer(self, observer: DecodeObserver | None) -> None:
+        self._opened.loop.evaluator.observer = observer
+
+    @property
+    def expert_source(self) -> ExpertSource:
+        """Where expert weights come from; for recording."""
+        return self._opened.source
 
     @property
     def info(self) -> LoadReport:

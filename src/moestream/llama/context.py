@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import threading
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from moestream.errors import DecodeError, MemoryBudgetError
 from moestream.llama.batch import Batch, HiddenRows
+from moestream.llama.logits import Logits
 from moestream.llama.logs import LogLine
 from moestream.llama.model import Model
 from moestream.llama.runtime import runtime
@@ -26,7 +28,6 @@ __all__ = [
     "parse_buffer_sizes",
 ]
 
-Logits = npt.NDArray[np.float32]
 StateBuffer = npt.NDArray[np.uint8]
 
 _SEQUENCE: Final = 0
@@ -132,8 +133,6 @@ class Context:
         self._memory = lib.llama_get_memory(pointer)
         self._free_lock = threading.Lock()
         self._n_vocab = model.vocab.n_tokens
-        self._row_type = ctypes.c_float * self._n_vocab
-        self._row_address = 0
         self.options = options
         self.threads = options.threads
         self.n_ctx = int(lib.llama_n_ctx(pointer))
@@ -203,11 +202,8 @@ class Context:
         Raises:
             DecodeError: the row has none.
         """
-        where = self._logits_address(row)
-        if where != self._row_address:  # llama.cpp nearly always uses the same memory
-            self._row_view: Logits = np.ctypeslib.as_array(self._row_type.from_address(where))
-            self._row_address = where
-        return self._row_view
+        view: Logits = _floats_at(self._logits_address(row), 1, self._n_vocab)[0]
+        return view
 
     def logits_of(self, rows: int) -> Logits:
         """Logits ``[rows, n_vocab]`` of a decode whose first ``rows`` rows all had them.
@@ -220,9 +216,7 @@ class Context:
         first, last = (self._logits_address(row) for row in (0, rows - 1))
         if last - first != (rows - 1) * self._n_vocab * 4:
             raise DecodeError("llama.cpp did not keep the rows' logits in order")
-        whole = (ctypes.c_float * (rows * self._n_vocab)).from_address(first)
-        view: Logits = np.ctypeslib.as_array(whole).reshape(rows, self._n_vocab)
-        return view
+        return _floats_at(first, rows, self._n_vocab)
 
     def hidden_rows(self, rows: int) -> HiddenRows:
         """Hidden states ``[rows, n_embd]`` of the last decode, a view that the next overwrites.
@@ -236,10 +230,7 @@ class Context:
         address = self._rt.nextn.llama_get_embeddings_nextn(self.pointer)
         if not address:
             raise DecodeError("llama.cpp kept no hidden states of the last batch")
-        where = ctypes.addressof(address.contents)
-        whole = (ctypes.c_float * (rows * self.n_embd)).from_address(where)
-        view: HiddenRows = np.ctypeslib.as_array(whole).reshape(rows, self.n_embd)
-        return view
+        return _floats_at(ctypes.addressof(address.contents), rows, self.n_embd)
 
     def trim(self, position: int) -> bool:
         """Forget everything at ``position`` and after; ``False`` if this model cannot."""
@@ -315,6 +306,17 @@ class Context:
 
     def _state_flags(self, partial: bool) -> int:
         return int(self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) if partial else 0
+
+
+@functools.cache
+def _float_array(n: int) -> type[ctypes.Array[ctypes.c_float]]:
+    return ctypes.c_float * n
+
+
+def _floats_at(address: int, rows: int, columns: int) -> npt.NDArray[np.float32]:
+    memory = memoryview(_float_array(rows * columns).from_address(address)).cast("B")
+    view: npt.NDArray[np.float32] = np.frombuffer(memory, np.float32).reshape(rows, columns)
+    return view
 
 
 def parse_buffer_sizes(lines: list[LogLine]) -> BufferSizes:

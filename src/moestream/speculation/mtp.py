@@ -14,11 +14,13 @@ of its own and a rejected tail never comes here at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 import numpy as np
 
 from moestream.llama.batch import Batch, HiddenRows, TokenArray
-from moestream.llama.context import Context, Logits
+from moestream.llama.context import Context
+from moestream.llama.logits import best_probability, best_tokens
 
 __all__ = ["GRAPH_WIDTH", "Evaluate", "MtpDraft"]
 
@@ -49,7 +51,6 @@ class MtpDraft:
         self._tokens: TokenArray = np.zeros(context.n_ubatch, np.int32)
         # One place is for the token that the next draft starts from.
         self._room = context.n_ubatch - 1
-        self._scratch: Logits = np.empty(0, np.float32)
         self._start_over()
 
     def _start_over(self) -> None:
@@ -122,17 +123,11 @@ class MtpDraft:
 
     def _guess(self) -> int | None:
         logits = self._context.logits()
-        token = int(logits.argmax())
-        top = logits[token]
-        if not np.isfinite(top):
+        [(token, top)] = best_tokens(logits[None])
+        if not isfinite(top):
             return None
-        if self._p_min > 0.0:
-            if len(self._scratch) != len(logits):
-                self._scratch = np.empty_like(logits)
-            np.subtract(logits, top, out=self._scratch)
-            np.exp(self._scratch, out=self._scratch)
-            if self._p_min * float(self._scratch.sum()) > 1.0:
-                return None
+        if self._p_min > 0.0 and best_probability(logits, top) < self._p_min:
+            return None
         return token
 
     def _drop_tail(self, *, damaged: bool = False) -> None:

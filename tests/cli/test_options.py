@@ -11,10 +11,12 @@ import typer
 
 from moestream.cli.app import app
 from moestream.cli.options import EngineOptions
-from moestream.config import EngineConfig, SamplingConfig, StreamingConfig
+from moestream.cli.speculation import SpeculationOptions
+from moestream.config import EngineConfig, SamplingConfig, SpeculationConfig, StreamingConfig
+from moestream.errors import ConfigError
 from tests.cli.conftest import Cli
 
-VERBS = ("run", "chat", "inspect", "plan", "pull", "archs")
+VERBS = ("run", "chat", "inspect", "plan", "pull", "archs", "trace", "plot")
 
 
 def parameters() -> Iterator[tuple[str, Any]]:
@@ -56,10 +58,39 @@ def test_every_setting_has_a_flag() -> None:
         "temperature": "temp",
     }
     settings = [f.name for kind in (EngineConfig, StreamingConfig) for f in fields(kind)]
-    settings += [f.name for f in fields(SamplingConfig)]
+    settings += [f.name for kind in (SamplingConfig, SpeculationConfig) for f in fields(kind)]
+    # A source has a flag each, and how far back to look for matches is not worth one.
+    apart = ("streaming", "sampling", "speculation", "source", "ngram_max_match")
+    assert {"--mtp", "--ngram"} <= names
     for name in settings:
-        if name not in ("streaming", "sampling"):
+        if name not in apart:
             assert "--" + renamed.get(name, name).replace("_", "-") in names
+
+
+def test_speculation_flags_become_settings() -> None:
+    assert SpeculationOptions().config() == SpeculationConfig()
+    assert SpeculationOptions(mtp=True, draft=5, mtp_p_min=0.4).config() == SpeculationConfig(
+        source="mtp", draft=5, mtp_p_min=0.4
+    )
+    assert SpeculationOptions(ngram=True, ngram_min_match=5).config() == SpeculationConfig(
+        source="ngram", ngram_min_match=5
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"mtp": True, "ngram": True}, "exclude each other"),
+        ({"draft": 3}, "--draft has no effect without --mtp or --ngram"),
+        ({"mtp_p_min": 0.0}, "--mtp-p-min has no effect without --mtp"),
+        ({"ngram": True, "mtp_p_min": 0.5}, "--mtp-p-min has no effect without --mtp"),
+        ({"mtp": True, "ngram_min_match": 3}, "--ngram-min-match has no effect without --ngram"),
+        ({"synthetic_acceptance": 0.5}, "no effect without --mtp or --ngram"),
+    ],
+)
+def test_speculation_flags_that_contradict_are_refused(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SpeculationOptions(**flags).config()
 
 
 def test_defaults_are_those_of_the_configuration() -> None:

@@ -8,7 +8,10 @@ import pytest
 
 from moestream import Session, SpeculationConfig, StreamingConfig
 from moestream.engine.events import SpeculationSummary
+from moestream.llama.batch import HiddenRows, TokenArray
 from moestream.speculation.lookup import NgramDraft
+from moestream.speculation.mtp import MtpDraft
+from moestream.speculation.synthetic import FilledDraft
 from tests.conftest import ModelMaker
 from tests.engine.helpers import RESIDENT, assert_same_bits, open_session, record, tokens_of
 from tests.engine.sources import Adversary, Mixed, Oracle, exact_greedy, open_speculating
@@ -147,6 +150,54 @@ def test_a_head_that_is_never_sure_enough_decodes_plainly(tiny: ModelMaker) -> N
         assert s.last_summary.speculation.drafted_steps == 0
 
 
+class EachAtOnce(MtpDraft):
+    """Evaluates every true row by itself, as soon as it is known."""
+
+    def observe(self, position: int, tokens: TokenArray, hidden: HiddenRows | None) -> None:
+        assert hidden is not None
+        for row in range(len(tokens)):
+            super().observe(position + row, tokens[row : row + 1], hidden[row : row + 1])
+            if self._pending:
+                self._place(self._pending, logits=False, prefill=False)
+
+
+@pytest.mark.parametrize("arch", NEXTN_ARCHS)
+def test_rows_that_were_kept_waiting_change_no_draft(arch: str, tiny: ModelMaker) -> None:
+    """True rows are evaluated together with the next draft's first row, or each at once."""
+    model = tiny(arch, nextn=1, expert_type="F16")
+    forced = SpeculationConfig(source="mtp", draft=4, synthetic_acceptance=0.7)
+    proposals = []
+    for kind in (MtpDraft, EachAtOnce):
+        with open_speculating(model, speculation=forced) as session:
+            filled = session._opened.loop.source
+            assert isinstance(filled, FilledDraft)
+            plain = filled._source
+            assert isinstance(plain, MtpDraft)
+            source = kind(plain._context, plain._evaluate)
+            seen: list[tuple[int, ...]] = []
+            proposals.append(seen)
+            session._opened.loop.source = Watched(source, seen)
+            for start in range(4):
+                session.reset()
+                list(session.generate(PROMPT[start:], max_tokens=30))
+    assert len(proposals[0]) > 10
+    assert proposals[0] == proposals[1]
+
+
+class Watched:
+    """Writes down what a source proposes."""
+
+    needs_hidden = True
+
+    def __init__(self, source: MtpDraft, seen: list[tuple[int, ...]]) -> None:
+        self.observe, self.rewind = source.observe, source.rewind
+        self._source, self._seen = source, seen
+
+    def propose(self, confirmed: int, width: int) -> Sequence[int]:
+        self._seen.append(tuple(self._source.propose(confirmed, width)))
+        return self._seen[-1]
+
+
 def test_streaming_changes_no_bit_of_a_speculated_run(tiny: ModelMaker) -> None:
     model = tiny("qwen35moe", expert_type="Q4_K")
     tight = StreamingConfig(moe_stream=True, cache_mb=0)
@@ -164,5 +215,6 @@ def test_forced_acceptance_is_forced_and_labelled() -> None:
         with open_speculating("moestream-nano", speculation=forced) as session:
             _, summary = speculate(session, 41)
             assert summary.synthetic
-            assert summary.accepted == summary.drafted > 0
-            assert summary.offered_at == summary.accepted_at
+            assert summary.drafted > 0
+            # Nothing is rejected; at most the last group is cut by the end of the text.
+            assert summary.drafted - summary.accepted < 3

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import moestream
-from moestream.cli import archs, chat, inspect, plan, pull, run
+from moestream.cli import archs, chat, inspect, plan, plot, pull, run, trace
 from moestream.cli.failure import EXIT_OK, fail
 
 __all__ = ["app", "main"]
@@ -42,7 +42,9 @@ def _root(
     pass
 
 
-for _function in (run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, archs.archs):
+for _function in (
+    run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, archs.archs, trace.trace, plot.plot,
+):  # fmt: skip
     app.command()(_function)
 
 

@@ -27,6 +27,8 @@ from moestream.cli.options import (
     SamplingOptions,
     TemplateOptions,
 )
+from moestream.cli.recording import RecordingOptions
+from moestream.cli.speculation import SpeculationOptions
 
 __all__ = ["chat"]
 
@@ -36,8 +38,10 @@ def chat(
     *,
     engine: EngineOptions,
     sampling: SamplingOptions,
+    speculation: SpeculationOptions,
     limits: LimitOptions,
     template: TemplateOptions,
+    records: RecordingOptions,
     load: Annotated[
         Path | None,
         option("--load", metavar="FILE", help="Go on with a conversation saved by /save."),
@@ -56,12 +60,16 @@ def chat(
     from moestream.cli.turn import open_session
 
     limit = limits.limit
-    config = engine.config(sampling.config())
+    config = engine.config(sampling.config(), speculation.config())
     conversation = Conversation.load(load) if load is not None else Conversation()
     if template.system is not None:
         conversation.system = template.system
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    with open_session(config) as session:
+    with (
+        records.opened(config) as recording,
+        open_session(config) as session,
+        recording.of(session),
+    ):
         session.render(conversation.asking("?"))  # refuse a model without a template right away
         readline = load_readline() if interactive else None
         if interactive:
@@ -75,6 +83,7 @@ def chat(
             stops=limits.stops,
             thinking=template.enable_thinking,
             stats=stats,
+            recording=recording,
             line_is_empty=lambda: readline is None or not readline.get_line_buffer(),
         )
         try:

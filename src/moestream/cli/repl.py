@@ -9,6 +9,7 @@ from pathlib import Path
 from moestream.cli.console import note
 from moestream.cli.conversation import Conversation
 from moestream.cli.lines import MessageReader
+from moestream.cli.records import Recording
 from moestream.cli.turn import play, print_summary
 from moestream.config import SamplingConfig
 from moestream.engine.session import Generation, Session
@@ -50,6 +51,7 @@ class Repl:
         stops: tuple[str, ...],
         thinking: bool,
         stats: bool,
+        recording: Recording,
         line_is_empty: Callable[[], bool],
     ) -> None:
         """Talk to ``session``.
@@ -63,6 +65,7 @@ class Repl:
             stops: texts that end an answer.
             thinking: passed to the chat template.
             stats: print the summary after every answer.
+            recording: writes the turns down.
             line_is_empty: whether nothing was typed when an interrupt came.
         """
         self._session = session
@@ -73,6 +76,7 @@ class Repl:
         self._stops = stops
         self._thinking = thinking
         self._stats = stats
+        self._recording = recording
         self._line_is_empty = line_is_empty
         self._commands: dict[str, Callable[[str], None]] = {
             "help": lambda _rest: note(HELP, style=""),
@@ -131,7 +135,13 @@ class Repl:
             )
 
         try:
-            turn = play(self._session, start)
+            turn = play(
+                self._session,
+                start,
+                recording=self._recording,
+                limit=self._max_tokens,
+                sampling=self._sampling,
+            )
         except MoestreamError as error:  # a template may refuse a conversation, too
             note(f"error: {error}", style="red")
             return False

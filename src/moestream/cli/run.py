@@ -21,6 +21,8 @@ from moestream.cli.options import (
     SamplingOptions,
     TemplateOptions,
 )
+from moestream.cli.recording import RecordingOptions
+from moestream.cli.speculation import SpeculationOptions
 from moestream.errors import ConfigError, UnsupportedModelError
 
 __all__ = ["run"]
@@ -33,8 +35,10 @@ def run(
     *,
     engine: EngineOptions,
     sampling: SamplingOptions,
+    speculation: SpeculationOptions,
     limits: LimitOptions,
     template: TemplateOptions,
+    records: RecordingOptions,
     prompt: Annotated[
         str | None,
         option(
@@ -90,10 +94,14 @@ def run(
     if prompt is not None and file is not None:
         raise ConfigError("give the prompt with --prompt or with --file, not with both")
     limit = limits.limit
-    config = engine.config(sampling.config())
+    config = engine.config(sampling.config(), speculation.config())
     text = _read_prompt(prompt, file)
     form: Format = "json" if json else "lines" if json_lines else "text"
-    with open_session(config, quiet=quiet) as session:
+    with (
+        records.opened(config) as recording,
+        open_session(config, quiet=quiet) as session,
+        recording.of(session),
+    ):
 
         def events() -> Generation:
             if not raw:
@@ -110,7 +118,7 @@ def run(
                     note("note: no chat template, so the prompt is continued as it is")
             return session.generate(text, max_tokens=limit, stop=limits.stops)
 
-        turn = play(session, events, form)
+        turn = play(session, events, form, recording=recording, limit=limit)
         if form != "text":
             numbers = {} if turn.summary is None else summary_numbers(turn.summary)
             result = {**numbers, "load": load_numbers(session.load_report)}

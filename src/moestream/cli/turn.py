@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from moestream.cli.console import note, status, write, write_json
 from moestream.cli.interrupt import LoadInterrupt, TurnInterrupt
-from moestream.config import EngineConfig
+from moestream.cli.records import Recording
+from moestream.config import EngineConfig, SamplingConfig
 from moestream.engine.events import GenerationSummary, TokenEvent
 from moestream.engine.session import Session
-from moestream.telemetry.summary import load_line, summary_lines
+from moestream.telemetry.summary import SYNTHETIC, load_line, summary_lines
 
 __all__ = ["Format", "Turn", "open_session", "play", "print_summary", "token_record"]
 
@@ -47,17 +48,31 @@ def open_session(config: EngineConfig, *, quiet: bool = False) -> Iterator[Sessi
                 note(f"note: {text}")
         for text in report.warnings:
             note(f"warning: {text}", style="yellow")
+        if config.speculation.synthetic_acceptance is not None:
+            note(f"warning: {SYNTHETIC}", style="bold red")
         yield session
 
 
 def play(
-    session: Session, start: Callable[[], Iterator[TokenEvent]], form: Format = "text"
+    session: Session,
+    start: Callable[[], Iterator[TokenEvent]],
+    form: Format = "text",
+    *,
+    recording: Recording,
+    limit: int | None,
+    sampling: SamplingConfig | None = None,
 ) -> Turn:
-    """Run a turn and show it; Ctrl-C ends the turn."""
+    """Run a turn, show it and record it; Ctrl-C ends the turn.
+
+    ``limit`` and ``sampling`` are what ``start`` begins the turn with.
+    """
     pieces: list[str] = []
     with TurnInterrupt(session) as interrupt:
         try:
-            for event in start():
+            events = start()
+            recording.begin_turn(limit, sampling)
+            for event in events:
+                recording.observe(event)
                 pieces.append(event.text)
                 if form == "text" and event.text:
                     write(event.text)
@@ -65,8 +80,11 @@ def play(
                     write_json(token_record(event), compact=True)
         finally:
             text = "".join(pieces)
-            if form == "text" and text and not text.endswith("\n"):
-                write("\n")
+            try:
+                if form == "text" and text and not text.endswith("\n"):
+                    write("\n")
+            finally:
+                recording.end_turn(session.last_summary)
     return Turn(text, session.last_summary, interrupt.requested)
 
 
@@ -85,6 +103,10 @@ def token_record(event: TokenEvent) -> dict[str, Any]:
         "stall_ms": metrics.stall_ms,
         "read_bytes": metrics.read_bytes,
         "hit_pct": metrics.hit_pct,
+        "batch": metrics.batch,
+        "drafted": metrics.drafted,
+        "accepted": metrics.accepted,
+        "draft_ms": metrics.draft_ms,
     }
 
 

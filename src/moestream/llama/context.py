@@ -49,7 +49,9 @@ class ContextOptions:
         n_outputs: rows of one decode that may ask for logits.
         n_snapshots: positions that a recurrent state shall be able to go back.
         hidden: which rows' hidden states can be read after a decode: those of the target for its
-            MTP block, or those that the block itself makes (of rows with logits).
+            multi-token-prediction block, or those that the block itself makes. Of the latter only
+            a batch of one row with logits is good for: which rows a wider one keeps differs from
+            architecture to architecture.
         mtp: run the model's multi-token-prediction block instead of its trunk; the rows of a
             batch then need a hidden row each.
         eval_callback: function and user data addresses for ``cb_eval``.
@@ -221,8 +223,7 @@ class Context:
     def hidden_rows(self, rows: int) -> HiddenRows:
         """Hidden states ``[rows, n_embd]`` of the last decode, a view that the next overwrites.
 
-        With ``hidden="all"`` a row for each row of the batch, with ``"outputs"`` for each that had
-        logits.
+        With ``hidden="all"`` a row for each row of the batch.
 
         Raises:
             DecodeError: llama.cpp kept none.

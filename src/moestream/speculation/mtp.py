@@ -6,9 +6,9 @@ The block is one more layer, run in a context of its own over the same model. It
 arXiv:2412.19437, section 2.2, run as a chain).
 
 Only true rows stay: those of confirmed tokens with the target's hidden states. The rows of a chain
-are forgotten at the end of :meth:`MtpDraft.propose`, and the true rows of drafts that were
-confirmed are evaluated together with the next step's first row, so that keeping up costs no decode
-of its own and a rejected tail never comes here at all.
+are forgotten at the end of :meth:`MtpDraft.propose`, but for the first, which was true. Those of
+drafts that were confirmed are evaluated just before the next draft, without logits, so that the
+output matrix is left out; a rejected tail never comes here at all.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from math import isfinite
 
 import numpy as np
 
+from moestream.config import MAX_DRAFT
 from moestream.llama.batch import Batch, HiddenRows, TokenArray
 from moestream.llama.context import Context
 from moestream.llama.logits import best_probability, best_tokens
@@ -49,8 +50,6 @@ class MtpDraft:
         self._p_min = p_min
         self._batch = Batch(context.n_ubatch, n_embd=context.n_embd)
         self._tokens: TokenArray = np.zeros(context.n_ubatch, np.int32)
-        # One place is for the token that the next draft starts from.
-        self._room = context.n_ubatch - 1
         self._start_over()
 
     def _start_over(self) -> None:
@@ -75,13 +74,16 @@ class MtpDraft:
             self._queue(tokens[start:], np.concatenate([before, hidden[start:-1]]))
         self._observed = position + len(tokens)
         self._last = hidden[-1:].copy()
+        if self._pending > MAX_DRAFT + 1:
+            # More than a verified group leaves: the end of a prompt, which is not a draft's cost.
+            self._place(self._pending, logits=False, prefill=True)
 
     def _queue(self, tokens: TokenArray, hidden: HiddenRows) -> None:
         done = 0
         while done < len(tokens):
-            if self._pending == self._room:
+            if self._pending == self._batch.capacity:
                 self._place(self._pending, logits=False, prefill=True)
-            count = min(self._room - self._pending, len(tokens) - done)
+            count = min(self._batch.capacity - self._pending, len(tokens) - done)
             here = slice(self._pending, self._pending + count)
             self._tokens[here] = tokens[done : done + count]
             self._batch.hidden[here] = hidden[done : done + count]
@@ -89,13 +91,16 @@ class MtpDraft:
             done += count
 
     def propose(self, confirmed: int, width: int) -> Sequence[int]:
-        """Chain up to ``width`` guesses; the first decode also places what is pending."""
+        """Chain up to ``width`` guesses, after what is pending has been placed."""
         here = self._observed
         if self._last is None or self._placed + self._pending != here:
             return []
-        self._tokens[self._pending] = confirmed
-        self._batch.hidden[self._pending] = self._last[0]
-        self._place(self._pending + 1, logits=True, prefill=False)
+        if self._pending:
+            self._place(self._pending, logits=False, prefill=False)
+        self._tokens[0] = confirmed
+        self._batch.hidden[0] = self._last[0]
+        # A row of its own: see ContextOptions.hidden.
+        self._place(1, logits=True, prefill=False)
         drafts: list[int] = []
         try:
             while (token := self._guess()) is not None:

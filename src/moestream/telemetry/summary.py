@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moestream.engine.events import GenerationSummary
+    from moestream.engine.events import GenerationSummary, SpeculationSummary
     from moestream.engine.report import LoadReport
 
-__all__ = ["load_line", "load_numbers", "summary_lines", "summary_numbers"]
+__all__ = ["SYNTHETIC", "load_line", "load_numbers", "summary_lines", "summary_numbers"]
 
 _MIB = 2**20
+
+#: What has to be said of a run whose acceptance was forced.
+SYNTHETIC = "synthetic acceptance: the text is not the model's"
 
 
 def load_line(report: LoadReport) -> str:
@@ -30,6 +33,11 @@ def summary_lines(summary: GenerationSummary, report: LoadReport) -> list[str]:
     rows = [("prompt", _prompt(summary)), ("generated", _generated(summary))]
     if summary.decoded_tokens:
         rows.append(("per token", _per_token(summary, report)))
+    drafting = summary.speculation
+    if drafting is not None:
+        if drafting.synthetic:
+            rows.insert(0, ("WARNING", f"{SYNTHETIC}; only costs can be compared"))
+        rows += [(drafting.source, text) for text in _speculation(summary, drafting, report)]
     if report.streamed:
         rows += [("experts", _experts(summary, report)), ("reading", _reading(report))]
     else:
@@ -67,15 +75,80 @@ def _per_token(summary: GenerationSummary, report: LoadReport) -> str:
     stall = 1e3 * summary.stall_s / count
     other = 1e3 * summary.loop_overhead_s / count
     compute = max(total - stall - other, 0.0)
+    drafting = 0.0 if summary.speculation is None else 1e3 * summary.speculation.draft_s / count
     text = f"{total:.1f} ms: compute {compute:.1f}, "
     if report.streamed:
         text += f"stall {'up to ' if report.overlap else ''}{stall:.1f}, "
-    text += f"other {other:.2f}"
+    if summary.speculation is not None:
+        text += f"drafting {drafting:.2f}, "
+    text += f"other {max(other - drafting, 0.0):.2f}"
     if report.streamed:
         text += f"; reads took {1e3 * summary.io_s / count:.1f} over all lanes"
+    if summary.cpu_s is not None:
+        text += f"; CPU {1e3 * summary.cpu_s / count:.1f} ms"
     if summary.majflt:
         text += f"; {summary.majflt / count:.1f} major faults"
     return text
+
+
+def _speculation(
+    summary: GenerationSummary, drafting: SpeculationSummary, report: LoadReport
+) -> list[str]:
+    lines = [_acceptance(summary, drafting)]
+    if summary.decoded_tokens:
+        lines.append(_rates(summary, drafting))
+    if drafting.source == "mtp" and report.streamed and summary.read_bytes:
+        lines.append(_flash_split(summary, drafting))
+    if drafting.source == "ngram" and drafting.coverage_pct is not None:
+        lines.append(
+            f"drafted on {drafting.drafted_steps} of {drafting.steps} steps "
+            f"({drafting.coverage_pct:.1f} %)"
+        )
+    lines.append(_draft_memory(drafting, report))
+    return lines
+
+
+def _acceptance(summary: GenerationSummary, drafting: SpeculationSummary) -> str:
+    if drafting.acceptance_pct is None or drafting.tokens_per_verify is None:
+        text = "nothing was drafted"
+    else:
+        text = (
+            f"{drafting.accepted}/{drafting.drafted} drafts accepted "
+            f"({drafting.acceptance_pct:.1f} %), {drafting.tokens_per_verify:.2f} tokens per "
+            "verify decode"
+        )
+    if drafting.synthetic:
+        text += " (synthetic)"
+    return f"{text}, {drafting.steps} decodes for {summary.decoded_tokens} tokens"
+
+
+def _rates(summary: GenerationSummary, drafting: SpeculationSummary) -> str:
+    text = f"drafting {1e3 * drafting.draft_s / summary.decoded_tokens:.2f} ms/token"
+    if summary.tok_s is not None:
+        text += f"; effective {summary.tok_s:.2f} tok/s"
+        if summary.decode_tok_s is not None:
+            text += f" ({summary.decode_tok_s:.2f} in decodes alone)"
+    return text
+
+
+def _flash_split(summary: GenerationSummary, drafting: SpeculationSummary) -> str:
+    head = drafting.draft_read_bytes
+    return (
+        f"of {summary.read_bytes / _MIB:.1f} MiB streamed, {head / _MIB:.1f} "
+        f"({100 * head / summary.read_bytes:.1f} %) while drafting, "
+        f"{(summary.read_bytes - head) / _MIB:.1f} by the decodes"
+    )
+
+
+def _draft_memory(drafting: SpeculationSummary, report: LoadReport) -> str:
+    text = f"memory: snapshots {_size(report.snapshot_bytes)}"
+    if drafting.source == "mtp":
+        text += (
+            f", draft context {_size(report.draft_kv_bytes + report.draft_compute_bytes)} "
+            f"(KV {_size(report.draft_kv_bytes)}, compute {_size(report.draft_compute_bytes)}), "
+            f"the head's dense weights {_size(report.draft_dense_bytes)}"
+        )
+    return f"{text}; compute buffers of the model {_size(report.compute_bytes)}"
 
 
 def _experts(summary: GenerationSummary, report: LoadReport) -> str:
@@ -85,8 +158,11 @@ def _experts(summary: GenerationSummary, report: LoadReport) -> str:
     if summary.mib_per_token is not None:
         parts.append(
             f"{summary.mib_per_token:.2f} MiB/token read of "
-            f"{report.token_demand_bytes / _MIB:.2f} routed"
+            f"{report.token_demand_bytes / _MIB:.2f} routed "
+            f"({report.layer_demand_bytes / _MIB:.2f} in the neediest layer)"
         )
+    if summary.evictions:
+        parts.append(f"{summary.evictions} evictions, {summary.rereads} re-reads")
     if summary.dropped and summary.routed:
         parts.append(f"{100 * summary.dropped / summary.routed:.1f} % of routings dropped (lossy)")
     memory = f"{_size(report.cache_bytes)} of memory for {_size(report.expert_bytes)} of experts"
@@ -154,6 +230,31 @@ def summary_numbers(summary: GenerationSummary) -> dict[str, Any]:
         "cpu_s": summary.cpu_s,
         "majflt": summary.majflt,
         "guard_loads": summary.guard_loads,
+        "wall_s": summary.wall_s,
+        "decodes": summary.decodes,
+        "decode_tok_s": summary.decode_tok_s,
+        "speculation": _speculation_numbers(summary.speculation),
+    }
+
+
+def _speculation_numbers(drafting: SpeculationSummary | None) -> dict[str, Any] | None:
+    if drafting is None:
+        return None
+    return {
+        "source": drafting.source,
+        "width": drafting.width,
+        "steps": drafting.steps,
+        "drafted_steps": drafting.drafted_steps,
+        "drafted": drafting.drafted,
+        "accepted": drafting.accepted,
+        "acceptance_pct": drafting.acceptance_pct,
+        "tokens_per_verify": drafting.tokens_per_verify,
+        "coverage_pct": drafting.coverage_pct,
+        "draft_s": drafting.draft_s,
+        "draft_read_bytes": drafting.draft_read_bytes,
+        "offered_at": list(drafting.offered_at),
+        "accepted_at": list(drafting.accepted_at),
+        "synthetic": drafting.synthetic,
     }
 
 
@@ -189,6 +290,10 @@ def load_numbers(report: LoadReport) -> dict[str, Any]:
         "kv_bytes": report.kv_bytes,
         "recurrent_bytes": report.recurrent_bytes,
         "compute_bytes": report.compute_bytes,
+        "snapshot_bytes": report.snapshot_bytes,
+        "draft_kv_bytes": report.draft_kv_bytes,
+        "draft_compute_bytes": report.draft_compute_bytes,
+        "draft_dense_bytes": report.draft_dense_bytes,
         "load_s": report.load_s,
         "open_s": report.open_s,
         "load_read_bytes": report.load_read_bytes,

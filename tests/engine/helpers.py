@@ -16,7 +16,9 @@ from moestream.llama.context import Logits
 RESIDENT = StreamingConfig(moe_stream=False)
 
 
-def open_session(model: Path, streaming: StreamingConfig = RESIDENT, **options: Any) -> Session:
+def open_session(
+    model: Path | str, streaming: StreamingConfig = RESIDENT, **options: Any
+) -> Session:
     """A session on ``model`` with one thread and a small context, unless told otherwise."""
     settings = {"n_ctx": 256, "n_ubatch": 16, "threads": 1} | options
     return Session(EngineConfig(model=model, streaming=streaming, **settings))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from moestream import ConfigError, SamplingConfig, Session, SpeculationConfig, StreamReadError
 from moestream.config import StreamingConfig
+from moestream.engine.evaluator import Evaluator
 from moestream.speculation.mtp import MtpDraft
 from tests.conftest import ModelMaker
 from tests.engine.helpers import RESIDENT, tokens_of
@@ -193,6 +195,33 @@ def test_a_read_error_ends_the_generation_and_nothing_else(model: Path, after_re
         session._opened.source.store.inject_read_error(after_reads=-1)
         assert_in_step(session)
         assert tokens_of(list(session.generate(PROMPT, max_tokens=20))) == expected
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 6, 9])
+def test_an_interrupt_at_any_decode_is_recovered_from(
+    model: Path, number: int, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [(37 * i) % 450 + 20 for i in range(60)]
+    expected = exact_greedy(model, [*long, 33], 15)
+    with open_speculating(model, STREAMED, speculation=MTP) as session:
+        run, count = Evaluator.run, 0
+
+        def interrupted(self: Evaluator, *args: Any, **options: Any) -> None:
+            nonlocal count
+            count += 1
+            if count == number and not after:
+                raise KeyboardInterrupt
+            run(self, *args, **options)
+            if count == number and after:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Evaluator, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(session.generate(long, max_tokens=40))
+        monkeypatch.undo()
+        assert tokens_of(list(session.generate([*long, 33], max_tokens=15))) == expected
+        assert_in_step(session)
 
 
 def test_thirty_turns_keep_memory_and_contexts_in_step(tiny: ModelMaker) -> None:

@@ -72,11 +72,10 @@ def test_drafts_that_are_always_wrong_confirm_one_token(
 @pytest.mark.parametrize("arch", ["qwen35moe", "qwen3moe"])
 def test_two_thousand_steps_of_random_drafts(arch: str, tiny: ModelMaker) -> None:
     model = tiny(arch)
-    n_ctx, prompt, steps, text = 256, PROMPT, 0, 0
-    options = {"n_ctx": n_ctx}
-    with open_speculating(model, speculation=width(5), **options) as session:
+    prompt, steps, text = PROMPT, 0, 0
+    with open_speculating(model, speculation=width(5), n_ctx=256) as session:
         while steps < 2000:
-            exact = exact_greedy(model, prompt, 200, **options)
+            exact = exact_greedy(model, prompt, 200, n_ctx=256)
             session._opened.loop.source = Mixed(len(prompt), exact, widest=5, seed=steps)
             session.reset()
             generation = session.generate(prompt, max_tokens=200)
@@ -218,3 +217,19 @@ def test_forced_acceptance_is_forced_and_labelled() -> None:
             assert summary.drafted > 0
             # Nothing is rejected; at most the last group is cut by the end of the text.
             assert summary.drafted - summary.accepted < 3
+
+
+@pytest.mark.parametrize("prompt", ["Tom looked at the old house and", "In the beginning God"])
+def test_the_trained_head_is_right_often_and_the_text_is_exact(prompt: str) -> None:
+    with open_session("moestream-nano") as session:
+        tokens = session.tokenize(prompt)
+    exact = exact_greedy("moestream-nano", tokens, 100)
+    for draft in (1, 2, 3, 6):
+        with open_speculating("moestream-nano", speculation=width(draft, "mtp")) as session:
+            generation = session.generate(tokens, max_tokens=len(exact))
+            assert tokens_of(list(generation)) == exact
+            summary = generation.summary.speculation
+            assert summary is not None
+            # Each chained draft starts from the last one's hidden state: none falls off.
+            for offered, accepted in zip(summary.offered_at, summary.accepted_at, strict=True):
+                assert offered < 10 or accepted / offered > 0.3

@@ -18,6 +18,7 @@ from moestream import (
 )
 from moestream.gguf import GGMLType, read_model
 from moestream.gguf.writer import write_model
+from moestream.models.plan import plan_model
 from moestream.streaming.layout import expert_layout
 from moestream.telemetry.route_trace import ROUTE_ENTRY
 from tests.conftest import ModelMaker
@@ -135,10 +136,14 @@ def test_a_model_without_a_block_is_refused(tiny: ModelMaker) -> None:
     assert "--ngram" in refusal(tiny("qwen35moe", nextn=0))
 
 
-@pytest.mark.parametrize("part", ["eh_proj", "enorm", "hnorm"])
+@pytest.mark.parametrize(
+    "part", ["nextn.eh_proj", "nextn.enorm", "nextn.hnorm", "attn_norm", "ffn_gate_inp"]
+)
 def test_a_block_that_is_not_all_there_is_refused(tmp_path: Path, part: str) -> None:
-    model = write(tmp_path / "m.gguf", 1, without=f"nextn.{part}")
-    assert f"lacks blk.4.nextn.{part}.weight" in refusal(model)
+    model = write(tmp_path / "m.gguf", 1, without=f"blk.4.{part}.weight")
+    assert f"lacks blk.4.{part}.weight" in refusal(model)
+    with pytest.raises(UnsupportedModelError, match=r"lacks blk\.4"):
+        plan_model(model, EngineConfig(model=model, speculation=MTP), seconds=0)
 
 
 def test_chained_blocks_are_refused_by_name(tmp_path: Path) -> None:

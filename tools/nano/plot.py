@@ -1,6 +1,6 @@
-"""Draw ``loss_curve.png`` from the CSV files of both trainings.
+"""Draw ``loss_curve.png`` from the CSV files of the trainings, those of a kind one after another.
 
-python plot.py --trunk loss_curve.csv --head head_curve.csv --out loss_curve.png
+python plot.py --trunk loss_curve.csv loss_curve_2.csv --head head_curve.csv --out loss_curve.png
 """
 
 from __future__ import annotations
@@ -15,18 +15,25 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 
-def read_curve(path: Path, column: str) -> tuple[list[float], list[float]]:
+def read_curve(paths: list[Path], column: str) -> tuple[list[float], list[float]]:
     """Million tokens and the column, where it has a value."""
-    with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row[column]]
-    return [int(row["tokens"]) / 1e6 for row in rows], [float(row[column]) for row in rows]
+    tokens: list[float] = []
+    values: list[float] = []
+    before = 0.0
+    for path in paths:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        tokens += [before + int(row["tokens"]) / 1e6 for row in rows if row[column]]
+        values += [float(row[column]) for row in rows if row[column]]
+        before += int(rows[-1]["tokens"]) / 1e6
+    return tokens, values
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--trunk", type=Path, required=True)
-    parser.add_argument("--head", type=Path, required=True)
+    parser.add_argument("--trunk", type=Path, nargs="+", required=True)
+    parser.add_argument("--head", type=Path, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), dpi=110)

@@ -143,7 +143,7 @@ def tune(team: Team, model: NanoModel, arguments: argparse.Namespace) -> None:
         arguments.learning_rate, WARMUP_STEPS, arguments.steps - WARMUP_STEPS, WARMUP_STEPS
     )
     trainer = Trainer(team, model, schedule, run, arguments.save_seconds)
-    batches = Windows(read_tokens(arguments.data / "focus.bin"), length, batch, SEED + 1000)
+    batches = Windows(read_tokens(arguments.data / f"{arguments.stream}.bin"), length, batch, SEED + 1000)
     held_out_tokens = read_tokens(arguments.data / "focus_held_out.bin")
     held_out = held_out_windows(held_out_tokens, length, HELD_OUT_WINDOWS)
     reporter = Reporter(trainer, held_out, run, batch * length) if team.is_leader else None
@@ -167,6 +167,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--trained", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument(
+        "--stream",
+        choices=("broad", "focus"),
+        default="focus",
+        help="broad: mostly text that the trunk has not learnt by heart, as what it will meet",
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=256)

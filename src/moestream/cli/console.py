@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,12 +45,13 @@ def stderr() -> Console:
 
 
 def note(message: str, *, style: str = "dim") -> None:
-    """One line on stderr."""
+    """One line on stderr; where that cannot be written to, the answer matters more."""
     text = printable(message)
-    if sys.stderr.isatty():
-        stderr().print(text, style=style, markup=False)
-    else:
-        print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):
+        if sys.stderr.isatty():
+            stderr().print(text, style=style, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
 
 def write(text: str) -> None:

@@ -29,7 +29,8 @@ def verb(function: Callable[..., R]) -> Callable[..., R]:
 
     A :class:`ConfigError` out of the function is told which settings came from the environment.
     """
-    hints = get_type_hints(function, include_extras=True)
+    # Not get_type_hints: before Python 3.11 it wraps what defaults to None in another Optional.
+    hints = inspect.get_annotations(function, eval_str=True)
     groups: dict[str, type[Any]] = {}
     own = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     shared: list[inspect.Parameter] = []

@@ -41,7 +41,7 @@ class Recording:
         self._recorder: Recorder | None = None
         self._trace: RouteTrace | None = None
         self._targets = [path for path in (options.csv, options.route_trace) if path is not None]
-        if len({path.absolute() for path in self._targets}) < len(self._targets):
+        if len({path.resolve() for path in self._targets}) < len(self._targets):
             raise ConfigError(
                 f"--csv and --route-trace both name {options.csv}; give them a file each"
             )
@@ -101,6 +101,11 @@ class Recording:
             from moestream.telemetry.route_trace import RouteTrace
 
             self._trace = RouteTrace(options.route_trace, protected=[model])
+            if options.csv is not None and options.csv.samefile(options.route_trace):
+                raise ConfigError(
+                    f"--csv {options.csv} and --route-trace {options.route_trace} are one file; "
+                    "give them a file each"
+                )
 
     def _start(self, session: Session) -> None:
         report = session.load_report

@@ -195,7 +195,9 @@ class Repl:
         elif key == _THINKING:
             self._thinking = _truth(key, value)
         else:
-            self._sampling = _changed(self._sampling, key, value)
+            changed = _changed(self._sampling, key, value)
+            self._session.config.check_greedy(changed)
+            self._sampling = changed
         self._show_settings()
 
     def _show_settings(self) -> None:

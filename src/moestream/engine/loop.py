@@ -61,6 +61,8 @@ class DecodeLoop:
         #: Tokens of a decode whose fate is open, and the state before it if there are no snapshots.
         self._open: TokenArray = np.empty(0, np.int32)
         self._before: StateBuffer | None = None
+        #: Length of the history as far as the draft source has taken it in.
+        self._told = 0
 
     @property
     def can_trim(self) -> bool:
@@ -81,8 +83,11 @@ class DecodeLoop:
         """Make context and history agree again.
 
         They differ where an exception from outside, such as an interrupt by the user, came between
-        a decode and its entry in the history; whether that decode was sound is not known then.
+        a decode and its entry in the history; whether that decode was sound is not known then. Or
+        it came before the draft source had heard of it, and the hidden states are gone by now.
         """
+        if self.source is not None and self._told < len(self.history):
+            self.history.truncate(self._told)
         if self.context.last_position() != len(self.history) - 1:
             self._settle()
 
@@ -92,13 +97,13 @@ class DecodeLoop:
         Call :meth:`recover` before planning it.
         """
         done = reuse.action == "extend"
-        if reuse.action == "extend" and self.source is not None:
-            self.source.rewind(reuse.keep)
+        if reuse.action == "extend":
+            self._rewind_source(reuse.keep)
         if reuse.action == "trim":
             done = self._trim(reuse.keep)
-            if done and self.source is not None:
+            if done:
                 # One row more than the target keeps: see plan_reuse.
-                self.source.rewind(reuse.keep + reuse.again)
+                self._rewind_source(reuse.keep + reuse.again)
         elif reuse.action == "restore":
             done = self._restore()
         if not done:
@@ -187,24 +192,29 @@ class DecodeLoop:
         self.context.clear(data=data)
         self.history.truncate(0)
         self._checkpoint = None
+        self._rewind_source(0)
+
+    def _rewind_source(self, length: int, hidden: HiddenRows | None = None) -> None:
+        self._told = len(self.history)
         if self.source is not None:
-            self.source.rewind(0)
+            self.source.rewind(length, hidden)
 
     def _take_in(self, tokens: TokenArray, hidden: HiddenRows | None = None) -> None:
         """``tokens`` are in the context for good."""
         position = len(self.history)
         self.history.extend(tokens)
         if self.source is None:
+            self._told = len(self.history)
             return
         if self.needs_hidden and hidden is None:
             hidden = self.context.hidden_rows(len(tokens))
         self.meter.begin_drafting()
         try:
             self.source.observe(position, tokens, hidden)
+            self._told = len(self.history)
         except TurnCancelledError:
             # The source did not take all of them, and their hidden states will be gone.
-            self.history.truncate(position)
-            self._settle()
+            self.recover()
             raise
         except MoestreamError:
             self.forget(data=True)
@@ -240,8 +250,8 @@ class DecodeLoop:
 
     def _settle(self) -> None:
         restored = self._trim(len(self.history)) if self.can_trim else self._restore()
-        if restored and self.can_trim and self.source is not None:
-            self.source.rewind(len(self.history))
+        if restored and self.can_trim:
+            self._rewind_source(len(self.history))
         if not restored or not len(self.history):
             self.forget(data=True)
             return
@@ -264,6 +274,5 @@ class DecodeLoop:
             return False
         if not self._trim(checkpoint.length):
             return False
-        if self.source is not None:
-            self.source.rewind(checkpoint.length, checkpoint.hidden)
+        self._rewind_source(checkpoint.length, checkpoint.hidden)
         return True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from moestream.gguf.model import GGUFModel
 
-__all__ = ["NEXTN_TENSORS", "missing_nextn_tensors", "nextn_layers"]
+__all__ = ["missing_nextn_tensors", "nextn_layers"]
 
 #: What a block has besides a decoder layer's tensors.
-NEXTN_TENSORS = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight")
+_NEXTN_TENSORS = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight")
 
 
 def nextn_layers(model: GGUFModel) -> range:
@@ -19,5 +19,5 @@ def nextn_layers(model: GGUFModel) -> range:
 
 def missing_nextn_tensors(model: GGUFModel) -> tuple[str, ...]:
     """Tensors that the claimed blocks must have and that are not in the files."""
-    names = (f"blk.{layer}.{part}" for layer in nextn_layers(model) for part in NEXTN_TENSORS)
+    names = (f"blk.{layer}.{part}" for layer in nextn_layers(model) for part in _NEXTN_TENSORS)
     return tuple(name for name in names if name not in model.tensors)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from moestream.config import EngineConfig
 from moestream.errors import PlatformError, UnsupportedModelError
-from moestream.gguf import GGMLType, GGUFModel, read_model
+from moestream.gguf import GGMLType, GGUFModel, check_model, read_model
 from moestream.gguf.nextn import nextn_layers
 from moestream.models.context_size import ContextSize, context_size
 from moestream.models.diskrate import DiskMeasurement, FileRange, measure_disk
@@ -139,6 +139,7 @@ def plan_model(
     notes: list[str] = []
     layout: ExpertLayout | None = None
     if config.speculation.source == "mtp":
+        check_model(model)
         check_mtp(model)
     try:
         layout = expert_layout(model)

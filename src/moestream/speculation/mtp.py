@@ -72,11 +72,12 @@ class MtpDraft:
             if before is None:
                 raise RuntimeError(f"the hidden state before position {position} is not known")
             self._queue(tokens[start:], np.concatenate([before, hidden[start:-1]]))
-        self._observed = position + len(tokens)
-        self._last = hidden[-1:].copy()
         if self._pending > MAX_DRAFT + 1:
             # More than a verified group leaves: the end of a prompt, which is not a draft's cost.
             self._place(self._pending, logits=False, prefill=True)
+        # Last: whoever interrupts this returns to where it began.
+        self._observed = position + len(tokens)
+        self._last = hidden[-1:].copy()
 
     def _queue(self, tokens: TokenArray, hidden: HiddenRows) -> None:
         done = 0
@@ -154,9 +155,9 @@ class MtpDraft:
             return
         if length < self._placed:
             self._placed, self._pending = length, 0
-            self._drop_tail()
         else:
             self._pending = min(self._pending, length - self._placed)
+        self._drop_tail()  # also what an interrupt left uncounted
         if hidden is not None:
             self._last = hidden.copy()
         elif length != self._observed:

@@ -125,8 +125,7 @@ class RouteTrace:
             mtp: the multi-token-prediction block is loaded.
 
         Raises:
-            ConfigError: nothing is streamed, so there is nothing to trace; or the file system
-                refused the first bytes.
+            ConfigError: nothing is streamed, so there is nothing to trace.
         """
         preamble = _preamble(source, mtp)
         self._made = False
@@ -136,10 +135,9 @@ class RouteTrace:
         except OSError as error:
             self._fail(error)
         self._write(preamble.encode("utf-8", "replace"))
-        if self.failure is not None:
-            raise ConfigError(f"{self.failure}; write it somewhere else")
-        self._store = source.store
-        self._store.set_route_trace(True)
+        if self.failure is None:
+            self._store = source.store
+            self._store.set_route_trace(True)
 
     def begin_turn(self) -> None:
         """A turn begins; the first one has the number 0."""

@@ -66,8 +66,14 @@ def chained_attention(
     return attention.finish(attended, gate), (key, value)
 
 
-def run_chain(model: NanoModel, windows: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Divergence and agreement of every chain step, and the sum of the balance losses."""
+def run_chain(
+    model: NanoModel, windows: Tensor, top_weight: float = 0.0
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Divergence and agreement of every chain step, and the sum of the balance losses.
+
+    ``top_weight`` adds as much of the cross entropy with the trunk's top choice alone, which is all
+    that a greedy verify asks for.
+    """
     tokens, mtp = windows[:, :-1], model.mtp
     with torch.no_grad():
         embedding, hidden = model.trunk(tokens)
@@ -88,7 +94,11 @@ def run_chain(model: NanoModel, windows: Tensor) -> tuple[list[Tensor], list[Ten
         hidden = rms_norm(mtp.block.feed_forward(x + mixed), mtp.head_norm, eps)
         logits = model.head(hidden)
         balance = balance + mtp.block.moe.balance_loss
-        divergences.append(kl_to_trunk(logits[:, step:], target[:, step:]))
+        divergence = kl_to_trunk(logits[:, step:], target[:, step:])
+        if top_weight:
+            top = F.cross_entropy(logits[:, step:].flatten(0, 1), answer[:, step:].flatten())
+            divergence = divergence + top_weight * top
+        divergences.append(divergence)
         hits = (logits.argmax(-1) == answer)[:, step + 1 :]
         agreements.append(hits.float().mean().detach())
     return divergences, agreements, balance
@@ -150,7 +160,9 @@ def tune(team: Team, model: NanoModel, arguments: argparse.Namespace) -> None:
     if reporter and trainer.step == 0:
         reporter.report()
     while not schedule.finished(trainer.step):
-        divergences, _, balance = run_chain(model, team.share(batches.at(trainer.step)))
+        divergences, _, balance = run_chain(
+            model, team.share(batches.at(trainer.step)), arguments.top_weight
+        )
         weighted = [w * d for w, d in zip(STEP_WEIGHTS, divergences, strict=True)]
         trainer.update(torch.stack(weighted).sum() + BALANCE_WEIGHT * balance)
         if reporter:
@@ -173,6 +185,7 @@ def main() -> None:
         default="focus",
         help="broad: mostly text that the trunk has not learnt by heart, as what it will meet",
     )
+    parser.add_argument("--top-weight", type=float, default=0.0, help="see run_chain")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=256)

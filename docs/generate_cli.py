@@ -47,7 +47,17 @@ Inside a chat:
 def render() -> str:
     """The page."""
     root: Any = typer.main.get_command(app)
-    return "\n".join([HEAD, *(_verb(name, command) for name, command in root.commands.items())])
+    parts = [HEAD]
+    for name in root.list_commands(None):
+        command = root.commands[name]
+        members = getattr(command, "commands", {})
+        parts.append(_group(name, command) if members else _verb(name, command))
+        parts += [_verb(f"{name} {part}", member) for part, member in members.items()]
+    return "\n".join(parts)
+
+
+def _group(name: str, command: Any) -> str:
+    return "\n".join([f"## {name}", "", inspect.cleandoc(command.help), ""])
 
 
 def _verb(name: str, command: Any) -> str:

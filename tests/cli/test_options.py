@@ -16,19 +16,24 @@ from moestream.config import EngineConfig, SamplingConfig, SpeculationConfig, St
 from moestream.errors import ConfigError
 from tests.cli.conftest import Cli
 
-VERBS = ("run", "chat", "inspect", "plan", "pull", "archs", "trace", "plot")
+VERBS = ("run", "chat", "inspect", "plan", "pull", "archs", "trace", "plot", "bench")
 
 
 def parameters() -> Iterator[tuple[str, Any]]:
+    """Of every verb, and of the verbs of a group as ``bench run``."""
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
-        for param in command.params:
-            yield name, param
+        verbs = {name: command}
+        for part, member in getattr(command, "commands", {}).items():
+            verbs[f"{name} {part}"] = member
+        for verb, found in verbs.items():
+            for param in found.params:
+                yield verb, param
 
 
 def test_there_is_every_verb() -> None:
     root: Any = typer.main.get_command(app)
-    assert tuple(root.commands) == VERBS
+    assert tuple(root.list_commands(None)) == VERBS
 
 
 @pytest.mark.parametrize(("verb", "param"), list(parameters()), ids=lambda v: getattr(v, "name", v))

@@ -45,9 +45,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     model = import_gguf(arguments.model)
-    save_atomically(
-        {"config": model.config.to_dict(), "model": model.state_dict()}, arguments.out
-    )
+    save_atomically({"config": model.config.to_dict(), "model": model.state_dict()}, arguments.out)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,9 @@ def tune(team: Team, model: NanoModel, arguments: argparse.Namespace) -> None:
         arguments.learning_rate, WARMUP_STEPS, arguments.steps - WARMUP_STEPS, WARMUP_STEPS
     )
     trainer = Trainer(team, model, schedule, run, arguments.save_seconds)
-    batches = Windows(read_tokens(arguments.data / f"{arguments.stream}.bin"), length, batch, SEED + 1000)
+    batches = Windows(
+        read_tokens(arguments.data / f"{arguments.stream}.bin"), length, batch, SEED + 1000
+    )
     held_out_tokens = read_tokens(arguments.data / "focus_held_out.bin")
     held_out = held_out_windows(held_out_tokens, length, HELD_OUT_WINDOWS)
     reporter = Reporter(trainer, held_out, run, batch * length) if team.is_leader else None

@@ -12,13 +12,15 @@ from typing import Annotated
 import typer
 
 import moestream
-from moestream.cli import archs, chat, inspect, plan, plot, pull, run, trace
+from moestream.cli import archs, bench, chat, inspect, plan, plot, pull, run, trace
+from moestream.cli.default_verb import OrderedGroup
 from moestream.cli.failure import EXIT_OK, fail
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="moestream",
+    cls=OrderedGroup,
     help="Run Mixture-of-Experts models that are bigger than memory, from the GGUF on disk.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -46,6 +48,7 @@ for _function in (
     run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, archs.archs, trace.trace, plot.plot,
 ):  # fmt: skip
     app.command()(_function)
+app.add_typer(bench.bench)
 
 
 def _replace_closed_streams() -> None:

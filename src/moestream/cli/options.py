@@ -30,6 +30,7 @@ __all__ = [
     "ModelOptions",
     "SamplingOptions",
     "ShapeOptions",
+    "StreamingOptions",
     "TemplateOptions",
 ]
 
@@ -168,8 +169,8 @@ class ShapeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineOptions(ShapeOptions, ModelOptions):
-    """What :class:`moestream.EngineConfig` holds, sampling aside."""
+class StreamingOptions(ShapeOptions):
+    """What :class:`moestream.EngineConfig` holds, the model and sampling aside."""
 
     moe_stream: Annotated[
         bool | None,
@@ -259,21 +260,24 @@ class EngineOptions(ShapeOptions, ModelOptions):
         ),
     ] = _STREAMING.drop_in_prefill
 
-    def config(
+    def config_of(
         self,
+        model: str,
+        *,
+        chat_template: Path | None = None,
         sampling: SamplingConfig | None = None,
         speculation: SpeculationConfig | None = None,
     ) -> EngineConfig:
-        """The engine's configuration, checked; a bad value raises ``ConfigError``."""
+        """The engine's configuration for a model; a bad value raises ``ConfigError``."""
         from moestream.models.locate import locate_model
 
         config = EngineConfig(
-            model=self.model,
+            model=model,
             n_ctx=self.n_ctx,
             n_ubatch=self.ubatch,
             threads=self.thread_count,
             n_expert_used=self.n_expert_used,
-            chat_template=self.chat_template,
+            chat_template=chat_template,
             streaming=StreamingConfig(
                 moe_stream=self.moe_stream,
                 cache_mb="auto" if self.cache_mb == _AUTO else int(self.cache_mb),
@@ -291,7 +295,25 @@ class EngineOptions(ShapeOptions, ModelOptions):
             speculation=speculation or SpeculationConfig(),
         )
         config.validate()
-        return replace(config, model=locate_model(self.model))
+        return replace(config, model=locate_model(model))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions(StreamingOptions, ModelOptions):
+    """What :class:`moestream.EngineConfig` holds, sampling aside."""
+
+    def config(
+        self,
+        sampling: SamplingConfig | None = None,
+        speculation: SpeculationConfig | None = None,
+    ) -> EngineConfig:
+        """The engine's configuration, checked; a bad value raises ``ConfigError``."""
+        return self.config_of(
+            self.model,
+            chat_template=self.chat_template,
+            sampling=sampling,
+            speculation=speculation,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

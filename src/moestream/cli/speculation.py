@@ -62,8 +62,7 @@ class SpeculationOptions:
         option(
             "--ngram-min-match",
             metavar="N",
-            help="Draft only where this many tokens match; "
-            f"{_DEFAULT.ngram_min_match} by default.",
+            help=f"Draft only where this many tokens match; {_DEFAULT.ngram_min_match} by default.",
             panel=PANEL,
             show_default=False,
         ),

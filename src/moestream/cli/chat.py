@@ -20,15 +20,10 @@ from moestream.cli.lines import (
     save_history,
     terminal_line,
 )
-from moestream.cli.options import (
-    OUTPUT_PANEL,
-    EngineOptions,
-    LimitOptions,
-    SamplingOptions,
-    TemplateOptions,
-)
+from moestream.cli.options import OUTPUT_PANEL, EngineOptions
 from moestream.cli.recording import RecordingOptions
 from moestream.cli.speculation import SpeculationOptions
+from moestream.cli.turn_options import LimitOptions, SamplingOptions, TemplateOptions
 
 __all__ = ["chat"]
 

@@ -13,16 +13,10 @@ from moestream.cli.conversation import Conversation
 from moestream.cli.declare import option
 from moestream.cli.expand import verb
 from moestream.cli.failure import EXIT_INTERRUPT
-from moestream.cli.options import (
-    OUTPUT_PANEL,
-    EngineOptions,
-    JsonOption,
-    LimitOptions,
-    SamplingOptions,
-    TemplateOptions,
-)
+from moestream.cli.options import OUTPUT_PANEL, EngineOptions, JsonOption
 from moestream.cli.recording import RecordingOptions
 from moestream.cli.speculation import SpeculationOptions
+from moestream.cli.turn_options import LimitOptions, SamplingOptions, TemplateOptions
 from moestream.errors import ConfigError, UnsupportedModelError
 
 __all__ = ["run"]

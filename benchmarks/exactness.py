@@ -20,6 +20,7 @@ from benchmarks import report
 from benchmarks.texts import PROSE
 from moestream import EngineConfig, Session, SpeculationConfig
 from moestream.llama.batch import HiddenRows, TokenArray
+from moestream.speculation.lookup import NgramDraft
 
 CELLS = (
     ("mtp", 1), ("mtp", 2), ("mtp", 3), ("mtp", 5), ("mtp", 8),
@@ -43,6 +44,13 @@ class Dummy:
 
     def rewind(self, length: int, hidden: HiddenRows | None = None) -> None:
         return
+
+
+class NeverAlone(NgramDraft):
+    """Looks up, and drafts something wrong rather than nothing: no step is a single row."""
+
+    def propose(self, confirmed: int, width: int) -> Sequence[int]:
+        return super().propose(confirmed, width) or [0]
 
 
 def open_session(args: argparse.Namespace, **speculation: Any) -> Session:
@@ -112,6 +120,11 @@ def main() -> None:
     for source, draft in CELLS:
         with open_session(args, source=source, draft=draft) as session:
             by_cell[f"{source} {draft}"] = texts(session, prompts, args.tokens)
+    for draft in (3, 5):
+        with open_session(args, source="ngram", draft=draft) as session:
+            session._opened.loop.source = NeverAlone(min_match=3, max_match=32)
+            found = texts(session, prompts, args.tokens + 1)
+        by_cell[f"ngram {draft}, no single rows"] = [text[: args.tokens] for text in found]
     for name, found in by_cell.items():
         from_exact = [1 for a, b in zip(found, exact, strict=True) if parting(a, b) is not None]
         from_single = [

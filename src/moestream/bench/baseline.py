@@ -92,11 +92,11 @@ class PlainSession:
                 if index + 1 == max_tokens or loop.position >= limit - 1:
                     finish = "length"
             if finish is not None:
-                self.last_summary = _summary(
-                    tally,
-                    finish=finish,
+                self.last_summary = tally.summary(
+                    finish_reason=finish,
                     prompt_tokens=len(tokens),
-                    generated=index + 1,
+                    reused_tokens=0,
+                    generated_tokens=index + 1,
                     prefill_s=prefill_s,
                     decode_s=last - first,
                 )
@@ -161,41 +161,6 @@ class _Meter:
             read_bytes=0, hits=0, misses=0, dropped=0, routed=0, evictions=0, rereads=0,
             guard_loads=0,
         )  # fmt: skip
-
-
-def _summary(
-    tally: MetricsTally,
-    *,
-    finish: FinishReason,
-    prompt_tokens: int,
-    generated: int,
-    prefill_s: float,
-    decode_s: float,
-) -> GenerationSummary:
-    return GenerationSummary(
-        finish_reason=finish,
-        prompt_tokens=prompt_tokens,
-        reused_tokens=0,
-        generated_tokens=generated,
-        prefill_s=prefill_s,
-        decode_s=decode_s,
-        read_bytes=0,
-        prefill_read_bytes=0,
-        hits=0,
-        misses=0,
-        dropped=0,
-        routed=0,
-        evictions=0,
-        rereads=0,
-        stall_s=0.0,
-        io_s=0.0,
-        loop_overhead_s=tally.loop_overhead_ms / 1e3,
-        cpu_s=tally.cpu_ms / 1e3 if tally.measured else None,
-        majflt=tally.majflt if tally.measured else None,
-        guard_loads=0,
-        wall_s=tally.wall_ms / 1e3,
-        decodes=tally.decodes,
-    )
 
 
 def _report(loop: PlainLoop, load_s: float) -> LoadReport:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from moestream.engine.events import TokenMetrics
+from moestream.engine.events import (
+    FinishReason,
+    GenerationSummary,
+    SpeculationSummary,
+    TokenMetrics,
+)
 
 __all__ = ["MetricsTally"]
 
@@ -48,3 +53,42 @@ class MetricsTally:
         else:
             self.cpu_ms += metrics.cpu_ms
             self.majflt += metrics.majflt
+
+    def summary(
+        self,
+        *,
+        finish_reason: FinishReason | None,
+        prompt_tokens: int,
+        reused_tokens: int,
+        generated_tokens: int,
+        prefill_s: float,
+        decode_s: float,
+        speculation: SpeculationSummary | None = None,
+    ) -> GenerationSummary:
+        """The generation as a whole: these sums, and what only its driver knows."""
+        prefill = self.prefill
+        return GenerationSummary(
+            finish_reason=finish_reason,
+            prompt_tokens=prompt_tokens,
+            reused_tokens=reused_tokens,
+            generated_tokens=generated_tokens,
+            prefill_s=prefill_s,
+            decode_s=decode_s,
+            read_bytes=self.read_bytes,
+            prefill_read_bytes=prefill.read_bytes if prefill is not None else 0,
+            hits=self.hits,
+            misses=self.misses,
+            dropped=self.dropped,
+            routed=self.routed,
+            evictions=self.evictions,
+            rereads=self.rereads,
+            stall_s=self.stall_ms / 1e3,
+            io_s=self.io_ms / 1e3,
+            loop_overhead_s=self.loop_overhead_ms / 1e3,
+            cpu_s=self.cpu_ms / 1e3 if self.measured else None,
+            majflt=self.majflt if self.measured else None,
+            guard_loads=self.guard_loads + (prefill.guard_loads if prefill is not None else 0),
+            wall_s=self.wall_ms / 1e3,
+            decodes=self.decodes,
+            speculation=speculation,
+        )

@@ -150,30 +150,13 @@ class Turn:
 
     def summary(self) -> GenerationSummary:
         """The generation so far as a whole."""
-        tally, prefill = self._tally, self._tally.prefill
-        return GenerationSummary(
+        return self._tally.summary(
             finish_reason=self._finish,
             prompt_tokens=len(self._request.prompt),
             reused_tokens=self._reused,
             generated_tokens=self._generated,
             prefill_s=self._prefill_s,
             decode_s=self._last_at - self._first_at,
-            read_bytes=tally.read_bytes,
-            prefill_read_bytes=prefill.read_bytes if prefill is not None else 0,
-            hits=tally.hits,
-            misses=tally.misses,
-            dropped=tally.dropped,
-            routed=tally.routed,
-            evictions=tally.evictions,
-            rereads=tally.rereads,
-            stall_s=tally.stall_ms / 1e3,
-            io_s=tally.io_ms / 1e3,
-            loop_overhead_s=tally.loop_overhead_ms / 1e3,
-            cpu_s=tally.cpu_ms / 1e3 if tally.measured else None,
-            majflt=tally.majflt if tally.measured else None,
-            guard_loads=tally.guard_loads + (prefill.guard_loads if prefill is not None else 0),
-            wall_s=tally.wall_ms / 1e3,
-            decodes=tally.decodes,
             speculation=self._speculated(),
         )
 

@@ -15,7 +15,7 @@ from moestream.config import StreamingConfig
 from moestream.engine.evaluator import Evaluator
 from moestream.speculation.mtp import MtpDraft
 from tests.conftest import ModelMaker
-from tests.engine.helpers import RESIDENT, tokens_of
+from tests.engine.helpers import RESIDENT, open_session, tokens_of
 from tests.engine.sources import Oracle, exact_greedy, open_speculating
 
 PROMPT = [(37 * i) % 450 + 20 for i in range(37)]
@@ -258,3 +258,23 @@ def test_a_turn_that_samples_is_refused_and_the_session_goes_on(tiny: ModelMaker
         with pytest.raises(ConfigError, match="temperature of 0"):
             session.generate(PROMPT, sampling=SamplingConfig(temperature=0.7))
         assert len(list(session.generate(PROMPT, max_tokens=4))) == 4
+
+
+def test_a_turn_without_drafts_draws_as_a_plain_session_does(model: Path) -> None:
+    drawn = SamplingConfig(temperature=0.8, seed=5)
+    with open_session(model, n_ctx=512) as plain:
+        expected = tokens_of(plain.generate(PROMPT, max_tokens=24, sampling=drawn))
+    with open_speculating(model, speculation=MTP) as session:
+        with pytest.raises(ConfigError, match="temperature"):
+            session.generate(PROMPT, max_tokens=24, sampling=drawn)
+        generation = session.generate(PROMPT, max_tokens=24, sampling=drawn, draft=False)
+        assert tokens_of(generation) == expected
+        assert_in_step(session)
+        speculated = generation.summary.speculation
+        assert speculated is not None
+        assert (speculated.width, speculated.drafted, speculated.offered_at) == (0, 0, ())
+        greedy = session.generate([*PROMPT, *expected, 21], max_tokens=12)
+        list(greedy)
+        assert greedy.summary.speculation is not None
+        assert greedy.summary.speculation.drafted > 0
+        assert_in_step(session)

@@ -127,7 +127,7 @@ class SpeculationSummary:
 
     Attributes:
         source: ``"mtp"`` or ``"ngram"``.
-        width: tokens drafted at most.
+        width: tokens drafted at most; 0 where the generation was asked for without drafts.
         steps: decodes after the prefill.
         drafted_steps: how many of them verified a draft.
         drafted: tokens drafted and verified.

@@ -139,6 +139,7 @@ class Session:
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
         sampling: SamplingConfig | None = None,
+        draft: bool = True,
     ) -> Generation:
         """Continue ``prompt``, token by token.
 
@@ -147,6 +148,8 @@ class Session:
             max_tokens: how many at most; ``None`` until the model stops or the context is full.
             stop: a string or several that end the generation and are not part of it.
             sampling: instead of the session's.
+            draft: ``False`` generates without drafts in a session that speculates; needed to draw
+                tokens there, for drafts are only verified against the most likely one.
 
         Returns:
             An iterator of :class:`TokenEvent`; the last one carries the finish reason. Nothing is
@@ -160,7 +163,7 @@ class Session:
         """
         self._check_usable()
         tokens = self._prompt_tokens(prompt)
-        return self._begin(tokens, len(tokens), max_tokens, stop, sampling)
+        return self._begin(tokens, len(tokens), max_tokens, stop, sampling, draft)
 
     def chat(
         self,
@@ -170,6 +173,7 @@ class Session:
         stop: str | Sequence[str] = (),
         sampling: SamplingConfig | None = None,
         enable_thinking: bool = True,
+        draft: bool = True,
     ) -> Generation:
         """Answer a conversation, rendered with the model's own chat template.
 
@@ -178,6 +182,7 @@ class Session:
             max_tokens: as in :meth:`generate`.
             stop: as in :meth:`generate`.
             sampling: as in :meth:`generate`.
+            draft: as in :meth:`generate`.
             enable_thinking: passed to the template; ``False`` asks a model that reasons aloud
                 to answer at once.
 
@@ -196,7 +201,7 @@ class Session:
         )
         prompt = np.asarray(tokens, np.int32)
         stable = common_prefix(prompt, np.asarray(self._chat_tokens(history), np.int32))
-        return self._begin(prompt, stable or len(prompt), max_tokens, stop, sampling)
+        return self._begin(prompt, stable or len(prompt), max_tokens, stop, sampling, draft)
 
     def render(self, messages: Sequence[Message], *, enable_thinking: bool = True) -> str:
         """The text that :meth:`chat` would continue."""
@@ -263,6 +268,7 @@ class Session:
         max_tokens: int | None,
         stop: str | Sequence[str],
         sampling: SamplingConfig | None,
+        draft: bool,
     ) -> Generation:
         whole = isinstance(max_tokens, int) and not isinstance(max_tokens, bool)
         if max_tokens is not None and not (whole and max_tokens >= 1):
@@ -273,7 +279,8 @@ class Session:
             raise ConfigError(f"stop must be a string or several, got {stop!r}")
         sampling = self.config.sampling if sampling is None else sampling
         sampling.validate()
-        self.config.check_greedy(sampling)
+        if draft:
+            self.config.check_greedy(sampling)
         prompt = np.asarray(tokens, np.int32)
         limit = self._opened.report.n_ctx
         if len(prompt) >= limit:
@@ -287,6 +294,7 @@ class Session:
             stops=(stop,) if isinstance(stop, str) else tuple(stop),
             sampling=sampling,
             stable=stable,
+            draft=draft,
         )
         opened = self._opened
         with self._turn_lock:

@@ -44,6 +44,7 @@ class TurnRequest:
         sampling: how to choose.
         stable: length of the beginning of the prompt that the next turn's prompt is sure to
             share: where a recurrent state is worth a checkpoint.
+        draft: whether to speculate, if the session does.
     """
 
     prompt: TokenArray
@@ -51,6 +52,7 @@ class TurnRequest:
     stops: tuple[str, ...]
     sampling: SamplingConfig
     stable: int
+    draft: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Turn:
         self._text = TextStream(request.stops)
         self._limit = loop.context.options.n_ctx
         self._tally = MetricsTally()
-        self._drafts = AcceptanceTally(speculation.draft)
+        self._width = speculation.draft if request.draft and loop.source is not None else 0
+        self._drafts = AcceptanceTally(self._width)
         self._finish: FinishReason | None = None
         self._generated = 0
         #: Position of the next token that is said.
@@ -132,11 +135,10 @@ class Turn:
             chooser.close()
 
     def _verifier(self, target: ChoosingTarget) -> Verifier:
-        speculation = self._speculation
-        forced = speculation.synthetic_acceptance
+        forced = self._speculation.synthetic_acceptance
         return Verifier(
             target,
-            width=speculation.draft if self._loop.source is not None else 0,
+            width=self._width,
             is_end=self._vocab.is_eog,
             accept=accepted_prefix if forced is None else synthetic_acceptance(forced),
         )
@@ -166,7 +168,7 @@ class Turn:
         drafts, tally = self._drafts, self._tally
         return SpeculationSummary(
             source=self._speculation.source,
-            width=self._speculation.draft,
+            width=self._width,
             steps=drafts.steps,
             drafted_steps=drafts.drafted_steps,
             drafted=drafts.drafted,

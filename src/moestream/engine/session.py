@@ -163,7 +163,14 @@ class Session:
         """
         self._check_usable()
         tokens = self._prompt_tokens(prompt)
-        return self._begin(tokens, len(tokens), max_tokens, stop, sampling, draft)
+        return self._begin(
+            tokens,
+            len(tokens),
+            max_tokens=max_tokens,
+            stop=stop,
+            sampling=sampling,
+            draft=draft,
+        )
 
     def chat(
         self,
@@ -201,7 +208,14 @@ class Session:
         )
         prompt = np.asarray(tokens, np.int32)
         stable = common_prefix(prompt, np.asarray(self._chat_tokens(history), np.int32))
-        return self._begin(prompt, stable or len(prompt), max_tokens, stop, sampling, draft)
+        return self._begin(
+            prompt,
+            stable or len(prompt),
+            max_tokens=max_tokens,
+            stop=stop,
+            sampling=sampling,
+            draft=draft,
+        )
 
     def render(self, messages: Sequence[Message], *, enable_thinking: bool = True) -> str:
         """The text that :meth:`chat` would continue."""
@@ -265,6 +279,7 @@ class Session:
         self,
         tokens: TokenArray | list[int],
         stable: int,
+        *,
         max_tokens: int | None,
         stop: str | Sequence[str],
         sampling: SamplingConfig | None,

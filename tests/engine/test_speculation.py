@@ -157,7 +157,7 @@ class EachAtOnce(MtpDraft):
         for row in range(len(tokens)):
             super().observe(position + row, tokens[row : row + 1], hidden[row : row + 1])
             if self._pending:
-                self._place(self._pending, logits=False, prefill=False)
+                self._place(prefill=False)
 
 
 @pytest.mark.parametrize("arch", NEXTN_ARCHS)

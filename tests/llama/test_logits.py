@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moestream.llama.logits import best_probability, best_tokens
+from moestream.llama.logits import LogitRows, Logits
 
-SIZES = (1, 3, 15, 16, 17, 4095, 4096, 4097, 50_000)
+SIZES = (1, 3, 15, 16, 17, 63, 64, 65, 32_767, 32_768, 32_769, 50_000)
+
+
+def best_tokens(logits: Logits) -> list[tuple[int, float]]:
+    rows = LogitRows.of(logits)
+    return [rows.best(row) for row in range(rows.n_rows)]
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(SIZES), st.integers(1, 3), st.booleans())
@@ -35,7 +40,7 @@ def test_infinities_are_values_like_others() -> None:
     logits[1, 7] = 2.0
     logits[2, 9] = np.inf
     assert best_tokens(logits) == [(0, -np.inf), (7, 2.0), (9, np.inf)]
-    assert best_probability(logits[1], 2.0) == pytest.approx(1.0, rel=1e-4)
+    assert LogitRows.of(logits).best_probability(1, 2.0) == pytest.approx(1.0, rel=1e-4)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(SIZES), st.floats(0.01, 30))
@@ -44,4 +49,4 @@ def test_the_probability_is_that_of_a_softmax(seed: int, n: int, scale: float) -
     logits = rng.normal(scale=scale, size=n).astype(np.float32)
     top = float(logits.max())
     exact = 1 / np.exp(logits.astype(np.float64) - top).sum()
-    assert best_probability(logits, top) == pytest.approx(exact, rel=2e-4)
+    assert LogitRows.of(logits[None]).best_probability(0, top) == pytest.approx(exact, rel=2e-4)

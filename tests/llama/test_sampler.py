@@ -10,6 +10,7 @@ from moestream.engine.sampling import make_chooser
 from moestream.errors import DecodeError
 from moestream.llama.batch import Batch
 from moestream.llama.context import Context, ContextOptions
+from moestream.llama.logits import LogitRows
 from moestream.llama.model import Model, ModelOptions
 from moestream.llama.sampler import SamplerChain
 from tests.conftest import ModelMaker
@@ -36,7 +37,7 @@ def context(model: Model) -> Iterator[Context]:
 def draw(model: Model, context: Context, config: SamplingConfig, n: int = 20) -> list[int]:
     chooser = make_chooser(config, model.vocab, PROMPT)
     try:
-        return [chooser.choose(context, context.logits()[None])[0] for _ in range(n)]
+        return [chooser.choose(context, context.logit_rows())[0] for _ in range(n)]
     finally:
         chooser.close()
 
@@ -73,7 +74,7 @@ def test_the_repeat_penalty_looks_at_the_prompt(model: Model, context: Context) 
     config = SamplingConfig(temperature=0.01, repeat_penalty=10.0, seed=1)
     chooser = make_chooser(config, model.vocab, np.array([best], np.int32))
     try:
-        assert chooser.choose(context, context.logits()[None]) != [best]
+        assert chooser.choose(context, context.logit_rows()) != [best]
     finally:
         chooser.close()
 
@@ -99,5 +100,5 @@ def test_logits_that_are_not_numbers_end_the_generation(
     broken[5] = np.nan
     chooser = make_chooser(SamplingConfig(temperature=temperature), model.vocab, PROMPT)
     with pytest.raises(DecodeError, match="nan as its best logit"):
-        chooser.choose(context, broken[None])
+        list(chooser.choose(context, LogitRows.of(broken[None])))
     chooser.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from moestream.engine.loop import DecodeLoop
 from moestream.engine.sampling import Chooser
-from moestream.llama.logits import Logits
+from moestream.llama.logits import LogitRows, Logits
 
 __all__ = ["ChoosingTarget", "LogitsObserver"]
 
@@ -22,13 +22,13 @@ class ChoosingTarget:
         self._loop = loop
         self._chooser = chooser
         self._observer = observer
-        self._logits: Logits | None = None
+        self._logits: LogitRows | None = None
 
     def first(self) -> int:
         """The token after the prompt."""
         logits = self._loop.logits(1)
         if self._observer is not None:
-            self._observer(len(self._loop.history) - 1, logits[0])
+            self._observer(len(self._loop.history) - 1, logits.array()[0])
         return self._chooser.choose(self._loop.context, logits)[0]
 
     def propose(self, confirmed: int, width: int) -> Sequence[int]:
@@ -36,7 +36,7 @@ class ChoosingTarget:
         return self._loop.propose(confirmed, width)
 
     def evaluate(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Decode, and choose after each row."""
+        """Decode, and choose after each row; greedily, when the choice is asked for."""
         loop = self._loop
         loop.evaluate(tokens)
         self._logits = loop.logits(len(tokens))
@@ -45,6 +45,7 @@ class ChoosingTarget:
     def keep(self, rows: int) -> None:
         """Show the observer what led to a token, then let the loop go back."""
         if self._observer is not None and self._logits is not None:
+            logits = self._logits.array()
             for row in range(rows):
-                self._observer(len(self._loop.history) + row, self._logits[row])
+                self._observer(len(self._loop.history) + row, logits[row])
         self._loop.keep(rows)

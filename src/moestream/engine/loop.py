@@ -14,7 +14,7 @@ from moestream.engine.prefix import History, Reuse
 from moestream.errors import DecodeError, MoestreamError
 from moestream.llama.batch import Batch, HiddenRows, TokenArray
 from moestream.llama.context import Context, StateBuffer
-from moestream.llama.logits import Logits
+from moestream.llama.logits import LogitRows
 from moestream.speculation.draft import DraftSource
 
 __all__ = ["DecodeLoop"]
@@ -124,9 +124,9 @@ class DecodeLoop:
             self._evaluate(prefill=True)
             self._take_in(chunk)
 
-    def logits(self, rows: int) -> Logits:
-        """Logits ``[rows, n_vocab]`` of the last decode of :meth:`evaluate` or :meth:`prefill`."""
-        return self.context.logits()[None] if rows == 1 else self.context.logits_of(rows)
+    def logits(self, rows: int) -> LogitRows:
+        """Logits of the last decode, of as many ``rows`` as had them."""
+        return self.context.logit_rows(rows)
 
     def propose(self, confirmed: int, width: int) -> Sequence[int]:
         """What the draft source guesses to follow ``confirmed``."""

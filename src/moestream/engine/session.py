@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -181,6 +182,10 @@ class Session:
         sampling: SamplingConfig | None = None,
         enable_thinking: bool = True,
         draft: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        markers: Sequence[str] = (),
     ) -> Generation:
         """Answer a conversation, rendered with the model's own chat template.
 
@@ -192,22 +197,33 @@ class Session:
             draft: as in :meth:`generate`.
             enable_thinking: passed to the template; ``False`` asks a model that reasons aloud
                 to answer at once.
+            tools: passed to the template: what the model may call. The answer's text says what it
+                calls, in the words of the model.
+            variables: passed to the template, whatever else it understands.
+            add_generation_prompt: passed to the template.
+            markers: names of control tokens, such as ``<|channel|>``, that stay in the text.
 
         Raises:
+            ConfigError: the template knows no tools.
             UnsupportedModelError: the model has no chat template.
             ModelError: the template refuses the conversation or is broken.
             MoestreamError: whatever :meth:`generate` raises.
         """
         self._check_usable()
-        template = self._chat_template()
-        text = template.render(messages, enable_thinking=enable_thinking)
-        tokens = self._chat_tokens(text)
+
+        def render(generate: bool) -> TokenArray:
+            text = self.render(
+                messages,
+                enable_thinking=enable_thinking,
+                tools=tools,
+                variables=variables,
+                add_generation_prompt=generate,
+            )
+            return np.asarray(self._chat_tokens(text), np.int32)
+
+        prompt = render(add_generation_prompt)
         # What the next turn will begin with, whatever the answer turns out to be.
-        history = template.render(
-            messages, add_generation_prompt=False, enable_thinking=enable_thinking
-        )
-        prompt = np.asarray(tokens, np.int32)
-        stable = common_prefix(prompt, np.asarray(self._chat_tokens(history), np.int32))
+        stable = common_prefix(prompt, render(False))
         return self._begin(
             prompt,
             stable or len(prompt),
@@ -215,12 +231,44 @@ class Session:
             stop=stop,
             sampling=sampling,
             draft=draft,
+            markers=markers,
         )
 
-    def render(self, messages: Sequence[Message], *, enable_thinking: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        enable_thinking: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
         """The text that :meth:`chat` would continue."""
+        return self.chat_template.render(
+            messages,
+            enable_thinking=enable_thinking,
+            tools=tools,
+            variables=variables,
+            add_generation_prompt=add_generation_prompt,
+        )
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """What conversations are rendered with.
+
+        Raises:
+            UnsupportedModelError: the model has none.
+            ModelError: it is broken.
+        """
         self._check_usable()
-        return self._chat_template().render(messages, enable_thinking=enable_thinking)
+        if self._template is None:
+            vocab = self._opened.model.vocab
+            self._template = ChatTemplate(
+                self._opened.chat_source,
+                bos_token=vocab.text(vocab.bos),
+                eos_token=vocab.text(vocab.eos),
+            )
+        return self._template
 
     def cancel(self) -> None:
         """End the running generation, from any thread; its last event says ``cancelled``.
@@ -284,6 +332,7 @@ class Session:
         stop: str | Sequence[str],
         sampling: SamplingConfig | None,
         draft: bool,
+        markers: Sequence[str] = (),
     ) -> Generation:
         whole = isinstance(max_tokens, int) and not isinstance(max_tokens, bool)
         if max_tokens is not None and not (whole and max_tokens >= 1):
@@ -310,6 +359,7 @@ class Session:
             sampling=sampling,
             stable=stable,
             draft=draft,
+            shown=self._shown(markers),
         )
         opened = self._opened
         with self._turn_lock:
@@ -395,15 +445,11 @@ class Session:
         add_special = not (begin and text.startswith(begin))
         return vocab.tokenize(text, add_special=add_special)
 
-    def _chat_template(self) -> ChatTemplate:
-        if self._template is None:
-            vocab = self._opened.model.vocab
-            self._template = ChatTemplate(
-                self._opened.chat_source,
-                bos_token=vocab.text(vocab.bos),
-                eos_token=vocab.text(vocab.eos),
-            )
-        return self._template
+    def _shown(self, markers: Sequence[str]) -> frozenset[int]:
+        """The tokens that the ``markers`` are names of; one that is several tokens is text."""
+        vocab = self._opened.model.vocab
+        found = (vocab.tokenize(marker, add_special=False) for marker in markers)
+        return frozenset(tokens[0] for tokens in found if len(tokens) == 1)
 
 
 def _take_down(opened: Opened, lock: AbstractContextManager[bool], pid: int) -> None:

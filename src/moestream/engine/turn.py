@@ -45,6 +45,7 @@ class TurnRequest:
         stable: length of the beginning of the prompt that the next turn's prompt is sure to
             share: where a recurrent state is worth a checkpoint.
         draft: whether to speculate, if the session does.
+        shown: control tokens whose names stay in the text.
     """
 
     prompt: TokenArray
@@ -53,6 +54,7 @@ class TurnRequest:
     sampling: SamplingConfig
     stable: int
     draft: bool = True
+    shown: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,8 @@ class Turn:
         if self._vocab.is_eog(token):
             finish = "stop"
         else:
-            text = self._text.push(self._vocab.piece(token))
+            special = token in self._request.shown
+            text = self._text.push(self._vocab.piece(token, special=special))
             if self._text.stopped:
                 finish = "stop"
             elif generated == self._request.max_tokens or position >= self._limit:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from jinja2 import TemplateError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
 from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -19,6 +20,12 @@ __all__ = ["ChatTemplate", "Message"]
 
 #: ``{"role": ..., "content": ...}``, and whatever else the template understands.
 Message = Mapping[str, Any]
+
+#: What a template is always given.
+_OWN_VARIABLES = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt", "enable_thinking", "bos_token",
+     "eos_token"}
+)  # fmt: skip
 
 
 class _TemplateRaisedError(Exception):
@@ -55,6 +62,7 @@ class ChatTemplate:
                 "the model has no chat template; give one with a chat template file, "
                 "or generate from a plain prompt"
             )
+        self.source = source
         self.bos_token = bos_token
         self.eos_token = eos_token
         environment = ImmutableSandboxedEnvironment(
@@ -65,6 +73,8 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._template = environment.from_string(source)
+            #: Names that the template reads from outside.
+            self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
         except (TemplateError, RecursionError) as err:
             raise ModelError(
                 f"the model's chat template is not valid Jinja: {_reason(err)}; "
@@ -77,25 +87,44 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         enable_thinking: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The conversation as the model expects to read it.
 
+        Args:
+            messages: the conversation, oldest first.
+            add_generation_prompt: whether the assistant's next message begins at the end.
+            enable_thinking: for templates of models that reason aloud.
+            tools: what the model may call, as the template expects it (commonly OpenAI's shape).
+            variables: whatever else the template understands.
+
         Raises:
-            ConfigError: a message lacks its role or content.
+            ConfigError: a message lacks its role or content, the template knows no tools, or a
+                variable is one that it is given anyway.
             ModelError: the template refused the conversation or failed.
         """
         rows = [_checked(message) for message in messages]
         if not rows:
             raise ConfigError("a conversation needs at least one message")
+        if tools and "tools" not in self.variables:
+            raise ConfigError(
+                "the model's chat template knows no tools; ask without them, or give another "
+                "template with a chat template file"
+            )
+        given = sorted(_OWN_VARIABLES.intersection(variables or ()))
+        if given:
+            raise ConfigError(f"{', '.join(given)} cannot be given as a variable of the template")
         try:
             return self._template.render(
                 messages=rows,
                 add_generation_prompt=add_generation_prompt,
                 enable_thinking=enable_thinking,
-                tools=None,
+                tools=list(tools) or None,
                 documents=None,
                 bos_token=self.bos_token,
                 eos_token=self.eos_token,
+                **(variables or {}),
             )
         except _TemplateRaisedError as err:
             raise ModelError(f"the chat template refuses this conversation: {err}") from err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import re
 import threading
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ import numpy.typing as npt
 
 from moestream.errors import DecodeError, MemoryBudgetError
 from moestream.llama.batch import Batch, HiddenRows
-from moestream.llama.logits import Logits
+from moestream.llama.logits import LogitRows, Logits, floats_at
 from moestream.llama.logs import LogLine
 from moestream.llama.model import Model
-from moestream.llama.runtime import runtime
+from moestream.llama.runtime import returning_address, runtime
 
 __all__ = [
     "BufferSizes",
@@ -143,7 +142,13 @@ class Context:
         self.n_snapshots = int(lib.llama_n_rs_seq(pointer)) if model.keeps_state else 0
         self.n_embd = model.n_embd
         self.buffers = parse_buffer_sizes(lines)
+        self._logits_at = returning_address(
+            lib.llama_get_logits_ith, ctypes.c_void_p, ctypes.c_int32
+        )
         if options.hidden != "none":
+            self._hidden_at = returning_address(
+                rt.nextn.llama_get_embeddings_nextn, ctypes.c_void_p
+            )
             rt.nextn.llama_set_embeddings_nextn(pointer, True, options.hidden == "outputs")
 
     @property
@@ -204,21 +209,20 @@ class Context:
         Raises:
             DecodeError: the row has none.
         """
-        view: Logits = _floats_at(self._logits_address(row), 1, self._n_vocab)[0]
+        view: Logits = floats_at(self._logits_address(row), 1, self._n_vocab)[0]
         return view
 
-    def logits_of(self, rows: int) -> Logits:
-        """Logits ``[rows, n_vocab]`` of a decode whose first ``rows`` rows all had them.
-
-        A view that the next decode overwrites.
+    def logit_rows(self, rows: int = 1) -> LogitRows:
+        """Logits of a decode whose last row had them, or all of its ``rows`` rows.
 
         Raises:
             DecodeError: a row has none.
         """
-        first, last = (self._logits_address(row) for row in (0, rows - 1))
+        last = self._logits_address(-1)
+        first = last if rows == 1 else self._logits_address(0)
         if last - first != (rows - 1) * self._n_vocab * 4:
             raise DecodeError("llama.cpp did not keep the rows' logits in order")
-        return _floats_at(first, rows, self._n_vocab)
+        return LogitRows(first, rows, self._n_vocab)
 
     def hidden_rows(self, rows: int) -> HiddenRows:
         """Hidden states ``[rows, n_embd]`` of the last decode, a view that the next overwrites.
@@ -228,10 +232,10 @@ class Context:
         Raises:
             DecodeError: llama.cpp kept none.
         """
-        address = self._rt.nextn.llama_get_embeddings_nextn(self.pointer)
+        address = self._hidden_at(self.pointer)
         if not address:
             raise DecodeError("llama.cpp kept no hidden states of the last batch")
-        return _floats_at(ctypes.addressof(address.contents), rows, self.n_embd)
+        return floats_at(address, rows, self.n_embd)
 
     def trim(self, position: int) -> bool:
         """Forget everything at ``position`` and after; ``False`` if this model cannot."""
@@ -300,24 +304,13 @@ class Context:
             self._lib.llama_free(pointer)
 
     def _logits_address(self, row: int) -> int:
-        address = self._lib.llama_get_logits_ith(self.pointer, row)
+        address: int | None = self._logits_at(self.pointer, row)
         if not address:
             raise DecodeError(f"llama.cpp has no logits for row {row} of the last batch")
-        return ctypes.addressof(address.contents)
+        return address
 
     def _state_flags(self, partial: bool) -> int:
         return int(self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) if partial else 0
-
-
-@functools.cache
-def _float_array(n: int) -> type[ctypes.Array[ctypes.c_float]]:
-    return ctypes.c_float * n
-
-
-def _floats_at(address: int, rows: int, columns: int) -> npt.NDArray[np.float32]:
-    memory = memoryview(_float_array(rows * columns).from_address(address)).cast("B")
-    view: npt.NDArray[np.float32] = np.frombuffer(memory, np.float32).reshape(rows, columns)
-    return view
 
 
 def parse_buffer_sizes(lines: list[LogLine]) -> BufferSizes:

@@ -14,7 +14,6 @@ from types import TracebackType
 from moestream.errors import DecodeError, ModelError
 from moestream.llama.batch import Batch
 from moestream.llama.context import Context, ContextOptions
-from moestream.llama.logits import best_tokens
 from moestream.llama.model import Model
 from moestream.llama.runtime import runtime
 
@@ -103,7 +102,7 @@ class PlainLoop:
             raise DecodeError("llama.cpp broke off a decode that nobody had asked it to")
 
     def _best(self) -> int:
-        return best_tokens(self.context.logits()[None])[0][0]
+        return self.context.logit_rows().best(0)[0]
 
 
 def _map(path: Path) -> Model:

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Final
 from moestream.errors import AbiError
 from moestream.llama.logs import LogBuffer
 
-__all__ = ["Runtime", "runtime"]
+__all__ = ["Runtime", "returning_address", "runtime"]
 
 # An OpenMP thread that spins while it waits takes the core from whoever it waits for. With one
 # busy neighbour that is the difference between milliseconds and seconds a token. A short spin
@@ -80,6 +80,13 @@ def runtime() -> Runtime:
     """
     with _lock:
         return _load()
+
+
+def returning_address(function: Any, *argtypes: type[Any]) -> Callable[..., int | None]:
+    """``function`` of llama.cpp, whose pointer comes back as a number: wrapping it costs time."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, *argtypes)(address)
 
 
 @functools.cache

@@ -21,7 +21,6 @@ import numpy as np
 from moestream.config import MAX_DRAFT
 from moestream.llama.batch import Batch, HiddenRows, TokenArray
 from moestream.llama.context import Context
-from moestream.llama.logits import best_probability, best_tokens
 
 __all__ = ["GRAPH_WIDTH", "Evaluate", "MtpDraft"]
 
@@ -71,25 +70,27 @@ class MtpDraft:
             before = self._last if start == 0 else hidden[start - 1 : start]
             if before is None:
                 raise RuntimeError(f"the hidden state before position {position} is not known")
-            self._queue(tokens[start:], np.concatenate([before, hidden[start:-1]]))
+            self._queue(tokens[start:], before, hidden[start:-1])
         if self._pending > MAX_DRAFT + 1:
             # More than a verified group leaves: the end of a prompt, which is not a draft's cost.
-            self._place(self._pending, logits=False, prefill=True)
+            self._place(prefill=True)
         # Last: whoever interrupts this returns to where it began.
         self._observed = position + len(tokens)
         self._last = hidden[-1:].copy()
 
-    def _queue(self, tokens: TokenArray, hidden: HiddenRows) -> None:
-        done = 0
+    def _queue(self, tokens: TokenArray, first: HiddenRows, others: HiddenRows) -> None:
+        """Add rows: the first token with the one row of ``first``, the rest with ``others``."""
+        done, hidden = 0, first
         while done < len(tokens):
             if self._pending == self._batch.capacity:
-                self._place(self._pending, logits=False, prefill=True)
-            count = min(self._batch.capacity - self._pending, len(tokens) - done)
+                self._place(prefill=True)
+            count = min(self._batch.capacity - self._pending, len(hidden))
             here = slice(self._pending, self._pending + count)
             self._tokens[here] = tokens[done : done + count]
-            self._batch.hidden[here] = hidden[done : done + count]
+            self._batch.hidden[here] = hidden[:count]
             self._pending += count
             done += count
+            hidden = others[done - 1 :]
 
     def propose(self, confirmed: int, width: int) -> Sequence[int]:
         """Chain up to ``width`` guesses, after what is pending has been placed."""
@@ -97,28 +98,33 @@ class MtpDraft:
         if self._last is None or self._placed + self._pending != here:
             return []
         if self._pending:
-            self._place(self._pending, logits=False, prefill=False)
-        self._tokens[0] = confirmed
-        self._batch.hidden[0] = self._last[0]
-        # A row of its own: see ContextOptions.hidden.
-        self._place(1, logits=True, prefill=False)
+            self._place(prefill=False)
         drafts: list[int] = []
         try:
+            # Rows of their own: see ContextOptions.hidden.
+            self._step(confirmed, here, self._last)
+            self._placed += 1
             while (token := self._guess()) is not None:
                 drafts.append(token)
                 if len(drafts) == width:
                     break
-                self._batch.hidden[0] = self._context.hidden_rows(1)[0]
-                self._batch.fill_one(token, here + len(drafts))
-                self._evaluate(self._context, self._batch, False)
+                self._step(token, here + len(drafts), self._context.hidden_rows(1))
         except BaseException:
             self._drop_tail(damaged=True)
             raise
         self._drop_tail()
         return drafts
 
-    def _place(self, rows: int, *, logits: bool, prefill: bool) -> None:
-        self._batch.fill(self._tokens[:rows], self._placed, logits="last" if logits else "none")
+    def _step(self, token: int, position: int, hidden: HiddenRows) -> None:
+        """Evaluate one row, with logits."""
+        self._batch.hidden[:1] = hidden
+        self._batch.fill_one(token, position)
+        self._evaluate(self._context, self._batch, False)
+
+    def _place(self, *, prefill: bool) -> None:
+        """Evaluate what is pending."""
+        rows = self._pending
+        self._batch.fill(self._tokens[:rows], self._placed, logits="none")
         try:
             self._evaluate(self._context, self._batch, prefill)
         except BaseException:
@@ -128,11 +134,11 @@ class MtpDraft:
         self._pending = 0
 
     def _guess(self) -> int | None:
-        logits = self._context.logits()
-        [(token, top)] = best_tokens(logits[None])
+        logits = self._context.logit_rows()
+        token, top = logits.best(0)
         if not isfinite(top):
             return None
-        if self._p_min > 0.0 and best_probability(logits, top) < self._p_min:
+        if self._p_min > 0.0 and logits.best_probability(0, top) < self._p_min:
             return None
         return token
 

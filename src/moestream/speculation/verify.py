@@ -19,7 +19,11 @@ class Target(Protocol):
         ...
 
     def evaluate(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Decode ``tokens`` after the context in one go; its own choice after each of them."""
+        """Decode ``tokens`` after the context in one go; its own choice after each of them.
+
+        A choice may be made when it is read: read them before :meth:`keep`, and no more than
+        needed.
+        """
         ...
 
     def keep(self, rows: int) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cgroup
+from moestream.bench.regime import MemoryRegime
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,14 +25,10 @@ def run_cell(spec: dict[str, Any], *, limit_bytes: int | None = None) -> dict[st
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         peak = None
     else:
-        with cgroup.limited(limit_bytes) as group:
+        with MemoryRegime(limit_bytes).group() as group:
+            inside = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.entrance)]
             done = subprocess.run(
-                command,
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-                preexec_fn=group.enter,
+                [*inside, *command], cwd=ROOT, capture_output=True, text=True, check=False
             )
             peak = group.peak_bytes()
     if done.returncode != 0:

@@ -17,8 +17,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cgroup, report
+from benchmarks import report
 from benchmarks.runner import run_cell
+from moestream.bench.read_ahead import read_ahead, read_ahead_kib
+from moestream.bench.regime import drop_caches
 
 
 def cells(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -78,13 +80,14 @@ def main() -> None:
         if not args.no_resident:
             spec = {**next(iter(plan.values())), "kind": "plain", "mmap": True}
             resident.append(run_cell(spec))
-        cgroup.drop_caches()
+        drop_caches()
         disk = run_cell({"kind": "disk", "model": args.model, "lanes": args.lanes})
         disks.append(disk["bytes_per_s"])
         for name in list(plan) if number % 2 == 0 else reversed(list(plan)):
             spec = plan[name]
-            cgroup.drop_caches()
-            with cgroup.read_ahead(Path(args.model), spec.get("read_ahead")) as kib:
+            drop_caches()
+            with read_ahead(Path(args.model), spec.get("read_ahead")):
+                kib = read_ahead_kib(Path(args.model))
                 result = run_cell(spec, limit_bytes=limit)
             result["read_ahead_kib"] = kib
             results[name].append(result)

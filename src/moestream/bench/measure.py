@@ -32,7 +32,6 @@ def measure(summaries: Sequence[GenerationSummary], report: LoadReport) -> Measu
     drafts = [s.speculation for s in summaries if s.speculation is not None]
     wall_s = sum(s.wall_s for s in summaries)
     stall_s = min(sum(s.stall_s for s in summaries), wall_s)
-    # A draft source that reads the prompt does so before the first token, outside of decode_s.
     outside_s = max(decode_s - wall_s, 0.0)
     draft_s = min(sum(d.draft_s for d in drafts), outside_s)
 

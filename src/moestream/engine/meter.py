@@ -96,6 +96,13 @@ class Meter:
         self, phase: Phase, *, batch: int = 1, drafted: int = 0, accepted: int = 0
     ) -> TokenMetrics:
         """What the step cost, and what it brought; the next one starts from here."""
+        if phase == "prefill":
+            # The draft source has read the prompt by now, which is no cost of the first decode.
+            now = perf_counter_ns()
+            self._sum.overhead_ns += now - self._ended
+            self._ended = now
+            self._sum.draft_ns += self._drafting_ns
+            self._drafting_ns = 0
         total, self._sum = self._sum, _Sum()
         before, self._counters = self._counters, self._store.counters()
         after = self._counters

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from moestream.bench.result import CampaignResult, RunResult
+from moestream.bench.speed_map import map_sections
 from moestream.bench.synthetic_grid import (
     break_even,
     synthetic_cells,
@@ -50,6 +51,23 @@ def test_points_stand_against_their_own_cache() -> None:
     assert [round(p.speed.ratio, 3) for p in points if p.speed] == [1.2, 0.75]
     assert [p.tokens_per_verify for p in points] == [2.0, 2.0]
     assert all(json.dumps(p.to_json(), allow_nan=False) for p in points)
+
+
+def test_sources_have_a_map_each() -> None:
+    rates = {"off": 10.0}
+    for source, speeds in (("mtp", (6.0, 9.0)), ("ngram", (8.0, 12.0))):
+        for acceptance, rate in zip((0.4, 0.8), speeds, strict=True):
+            rates[f"synth:{acceptance:g}@draft=3@source={source}"] = rate
+    found = measured(",".join(rates), rates)
+    assert [(p.source, p.acceptance) for p in synthetic_grid(found)] == [
+        ("mtp", 0.4), ("mtp", 0.8), ("ngram", 0.4), ("ngram", 0.8),
+    ]  # fmt: skip
+    crossings = {c.source: c.words for c in break_even(synthetic_grid(found))}
+    assert crossings["mtp"] == "does not pay up to 0.8"
+    assert crossings["ngram"].startswith("pays from an acceptance of 0.6")
+    text = "\n".join(map_sections(found))
+    assert "mtp drafting against off" in text
+    assert "ngram drafting against off" in text
 
 
 def crossing(ratios: dict[float, float]) -> tuple[str, float]:

@@ -74,15 +74,16 @@ def _ratio(point: GridPoint | None) -> str:
 
 def _groups(result: CampaignResult) -> list[Group]:
     points = synthetic_grid(result)
-    found: dict[tuple[str, str], list[GridPoint]] = {}
+    found: dict[tuple[str, str, str], list[GridPoint]] = {}
     for point in points:
-        found.setdefault((point.workload, point.reference), []).append(point)
+        found.setdefault((point.workload, point.reference, point.source), []).append(point)
     crossings = break_even(points)
     groups: list[Group] = []
-    for (workload, reference), members in found.items():
-        own = tuple(c for c in crossings if (c.workload, c.reference) == (workload, reference))
+    for key, members in found.items():
+        workload, reference, source = key
+        own = tuple(c for c in crossings if (c.workload, c.reference, c.source) == key)
         hits = next((p.hit_pct for p in members if p.hit_pct is not None), None)
-        title = f"{workload}, drafting against {reference}"
+        title = f"{workload}, {source} drafting against {reference}"
         if hits is not None:
             title += f" (which hits {hits:.0f} %)"
         groups.append((title, tuple(members), own))

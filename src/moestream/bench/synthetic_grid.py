@@ -31,6 +31,7 @@ __all__ = [
 
 _ACCEPTANCE: Final = "speculation.synthetic_acceptance"
 _DRAFT: Final = "speculation.draft"
+_SOURCE: Final = "speculation.source"
 
 Crossing = Literal["at", "below", "above"]
 
@@ -73,6 +74,7 @@ class GridPoint:
         cell: its name.
         reference: name of the cell that is configured alike and does not draft.
         workload: name of the workload.
+        source: who drafted.
         acceptance: probability with which a draft was confirmed.
         width: tokens drafted.
         tok_s: effective rate, mean over the rounds.
@@ -86,6 +88,7 @@ class GridPoint:
     cell: str
     reference: str
     workload: str
+    source: str
     acceptance: float
     width: int
     tok_s: float | None
@@ -101,6 +104,7 @@ class GridPoint:
             "cell": self.cell,
             "reference": self.reference,
             "workload": self.workload,
+            "source": self.source,
             "acceptance": self.acceptance,
             "width": self.width,
             "tok_s": self.tok_s,
@@ -119,6 +123,7 @@ class BreakEven:
     Attributes:
         reference: name of the cell that does not draft.
         workload: name of the workload.
+        source: who drafted.
         width: tokens drafted.
         crossing: ``"at"`` the acceptance; ``"below"`` it if the width pays everywhere that was
             measured, ``"above"`` it if it pays nowhere.
@@ -128,6 +133,7 @@ class BreakEven:
 
     reference: str
     workload: str
+    source: str
     width: int
     crossing: Crossing
     acceptance: float
@@ -147,6 +153,7 @@ class BreakEven:
         return {
             "reference": self.reference,
             "workload": self.workload,
+            "source": self.source,
             "width": self.width,
             "crossing": self.crossing,
             "acceptance": self.acceptance,
@@ -156,7 +163,7 @@ class BreakEven:
 
 
 def synthetic_grid(result: CampaignResult) -> tuple[GridPoint, ...]:
-    """The points of the map, by workload, reference, width and acceptance.
+    """The points of the map, by workload, reference, source, width and acceptance.
 
     Raises:
         ConfigError: no cell of the campaign has synthetic acceptance, or one has no reference.
@@ -182,6 +189,7 @@ def synthetic_grid(result: CampaignResult) -> tuple[GridPoint, ...]:
             key=lambda p: (
                 workloads.index(p.workload),
                 order[p.reference],
+                p.source,
                 p.width,
                 p.acceptance,
             ),
@@ -213,6 +221,7 @@ def _point(runs: Iterable[RunResult], cell: Cell, reference: str, workload: str)
         cell=cell.name,
         reference=reference,
         workload=workload,
+        source=str(cell.overrides[_SOURCE]),
         acceptance=_number(cell.overrides, _ACCEPTANCE, 0.0),
         width=int(_number(cell.overrides, _DRAFT, SpeculationConfig().draft)),
         tok_s=_mean(rates),
@@ -242,15 +251,15 @@ def _metric(runs: Iterable[RunResult], cell: str, workload: str, name: str) -> f
 
 
 def break_even(points: Iterable[GridPoint]) -> tuple[BreakEven, ...]:
-    """The break-even acceptance of each width, reference and workload.
+    """The break-even acceptance of each width, source, reference and workload.
 
     More acceptance cannot make drafting slower, so where noise says it does the neighbours are
     averaged until it does not; the crossing is interpolated between the logarithms of the ratios.
     """
-    groups: dict[tuple[str, str, int], list[GridPoint]] = {}
+    groups: dict[tuple[str, str, str, int], list[GridPoint]] = {}
     for point in points:
         if point.speed is not None:
-            key = (point.workload, point.reference, point.width)
+            key = (point.workload, point.reference, point.source, point.width)
             groups.setdefault(key, []).append(point)
     return tuple(_crossing(group) for group in groups.values())
 
@@ -272,6 +281,7 @@ def _crossing(group: list[GridPoint]) -> BreakEven:
     return BreakEven(
         reference=first.reference,
         workload=first.workload,
+        source=first.source,
         width=first.width,
         crossing=crossing,
         acceptance=acceptance,

@@ -133,6 +133,12 @@ class Session:
         checked = _token_array(tokens, vocab.n_tokens)
         return b"".join(vocab.piece(int(token)) for token in checked).decode("utf-8", "replace")
 
+    def token_bytes(self, token: int) -> bytes:
+        """Bytes of one token; of a control token its name."""
+        self._check_usable()
+        vocab = self._opened.model.vocab
+        return vocab.piece(int(_token_array([token], vocab.n_tokens)[0]), special=True)
+
     def generate(
         self,
         prompt: str | Sequence[int],

@@ -1,0 +1,248 @@
+"""What the server costs: tokens over HTTP against the same generation in this process.
+
+    python -m benchmarks.serve_overhead [--model M] [--tokens 512] [--rounds 12] [--save NAME]
+
+Every round generates one text three times: in this process, streamed from a `moestream serve` with
+the same settings, and in this process again; the two in between themselves are the noise floor.
+What a token costs is the time from the first to the last as the reader sees them; the first token
+counts from the call, with a prompt that neither side holds in its context. Rounds take turns
+between `/v1/chat/completions` and `/v1/completions`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import report
+from benchmarks.texts import PROSE
+from moestream import EngineConfig, Session
+
+LEAST_TOKENS = 100
+
+SUBJECTS = ("the sea", "a boy", "the king", "the house", "the river", "the fire")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One generation as its reader saw it."""
+
+    text: str
+    tokens: int
+    first_ms: float
+    token_ms: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", default="moestream-nano")
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--save", metavar="NAME")
+    args = parser.parse_args()
+
+    state = report.entry_state()
+    rounds: list[dict[str, Any]] = []
+    with (
+        Server(args.model, args.threads) as server,
+        Session(EngineConfig(model=args.model, threads=args.threads)) as session,
+    ):
+        for kind in ("chat", "text"):  # fills both caches
+            in_process(session, kind, "warm up", args.tokens)
+            server.run(kind, "warm up", args.tokens)
+        for index in range(args.rounds):
+            kind = ("chat", "text")[index % 2]
+            prompt = prompt_of(kind, index // 2)
+            before = in_process(session, kind, prompt, args.tokens)
+            over_http = server.run(kind, prompt, args.tokens)
+            session.reset()  # so that the prompt is evaluated again
+            after = in_process(session, kind, prompt, args.tokens)
+            if not before.text == over_http.text == after.text:
+                raise SystemExit(f"the three runs of {prompt!r} do not say the same")
+            rounds.append(
+                {
+                    "kind": kind,
+                    "tokens": before.tokens,
+                    "before": [before.first_ms, before.token_ms],
+                    "http": [over_http.first_ms, over_http.token_ms],
+                    "after": [after.first_ms, after.token_ms],
+                }
+            )
+    publish(rounds, state, args.save)
+
+
+def prompt_of(kind: str, index: int) -> str:
+    if kind == "text":
+        return PROSE[index % len(PROSE)]
+    return f"Tell me a long story about {SUBJECTS[index % len(SUBJECTS)]}."
+
+
+def in_process(session: Session, kind: str, prompt: str, tokens: int) -> Run:
+    started = time.perf_counter()
+    if kind == "chat":
+        generation = session.chat([{"role": "user", "content": prompt}], max_tokens=tokens)
+    else:
+        generation = session.generate(prompt, max_tokens=tokens)
+    first = last = 0.0
+    text: list[str] = []
+    for event in generation:
+        last = time.perf_counter()
+        first = first or last
+        text.append(event.text)
+    return _run("".join(text), len(text), started, first, last)
+
+
+def _run(text: str, tokens: int, started: float, first: float, last: float) -> Run:
+    return Run(text, tokens, 1e3 * (first - started), 1e3 * (last - first) / max(tokens - 1, 1))
+
+
+class Server:
+    """A server of its own, and the plainest of clients: a socket."""
+
+    def __init__(self, model: str, threads: int) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        command = [sys.executable, "-m", "moestream", "serve", "--model", model]
+        command += ["--threads", str(threads), "--port", str(self._port)]
+        command += ["--data-dir", self._folder.name]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        self._connection: socket.socket | None = None
+
+    def __enter__(self) -> Server:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                self._connection = socket.create_connection(("127.0.0.1", self._port))
+                if b" 200 " in self._answer(b"GET", "/health", b"")[0]:
+                    return self
+                self._connection.close()
+            except OSError:
+                pass
+            time.sleep(0.1)
+        raise SystemExit("the server did not start")
+
+    def __exit__(self, *exc: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+        self._folder.cleanup()
+
+    def run(self, kind: str, prompt: str, tokens: int) -> Run:
+        body: dict[str, Any] = {
+            "max_tokens": tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if kind == "chat":
+            path = "/v1/chat/completions"
+            body["messages"] = [{"role": "user", "content": prompt}]
+        else:
+            path = "/v1/completions"
+            body["prompt"] = prompt
+        data = json.dumps(body).encode()
+        started = time.perf_counter()
+        _, answer, arrivals = self._answer(b"POST", path, data)
+        return _read(answer, arrivals, started)
+
+    def _answer(
+        self, method: bytes, path: str, body: bytes
+    ) -> tuple[bytes, bytes, list[tuple[int, float]]]:
+        """Headers, body as it is on the wire, and when how much of it had come."""
+        connection = self._connection
+        assert connection is not None
+        connection.sendall(
+            b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (method, path.encode(), len(body), body)
+        )
+        received = bytearray()
+        arrivals: list[tuple[int, float]] = []
+        end = b""
+        while not end or not received.endswith(end):
+            data = connection.recv(1 << 16)
+            if not data:
+                raise SystemExit("the server closed the connection")
+            received += data
+            arrivals.append((len(received), time.perf_counter()))
+            if not end and b"\r\n\r\n" in received:
+                chunked = b"transfer-encoding: chunked" in received.lower()
+                end = b"0\r\n\r\n" if chunked else b"}"
+        head, _, rest = bytes(received).partition(b"\r\n\r\n")
+        shift = len(head) + 4
+        return head, rest, [(size - shift, at) for size, at in arrivals]
+
+
+def _read(body: bytes, arrivals: list[tuple[int, float]], started: float) -> Run:
+    """The text, the tokens, and when the first and the last piece of text had come."""
+    text: list[str] = []
+    first = last = 0.0
+    tokens = 0
+    at = 0
+    while (begin := body.find(b"data: {", at)) >= 0:
+        end = body.index(b"\n\n", begin)
+        at = end + 2
+        chunk = json.loads(body[begin + 6 : end])
+        if chunk.get("usage"):
+            tokens = chunk["usage"]["completion_tokens"]
+        for choice in chunk["choices"]:
+            piece = choice.get("text") or choice.get("delta", {}).get("content")
+            if piece:
+                last = next(when for size, when in arrivals if size >= end)
+                first = first or last
+                text.append(piece)
+    return _run("".join(text), tokens, started, first, last)
+
+
+def publish(rounds: list[dict[str, Any]], state: dict[str, Any], save: str | None) -> None:
+    header = [
+        "round", "API", "tokens", "in process ms/token", "HTTP ms/token", "HTTP / in process",
+        "in process again (A/A)", "first token in process ms", "first token HTTP ms",
+    ]  # fmt: skip
+    rows: list[list[object]] = []
+    # A text that ends early says little about a token.
+    rounds = [each for each in rounds if each["tokens"] >= LEAST_TOKENS]
+    for index, each in enumerate(rounds):
+        own = statistics.mean((each["before"][1], each["after"][1]))
+        first = statistics.mean((each["before"][0], each["after"][0]))
+        rows.append(
+            [
+                index + 1,
+                each["kind"],
+                each["tokens"],
+                own,
+                each["http"][1],
+                each["http"][1] / own,
+                each["after"][1] / each["before"][1],
+                first,
+                each["http"][0],
+            ]
+        )
+    ratios = [float(str(row[5])) for row in rows]
+    floor = [float(str(row[6])) for row in rows]
+    later = [float(str(row[8])) - float(str(row[7])) for row in rows]
+    text = report.markdown(header, rows)
+    text += (
+        f"\n\nTime per token over HTTP / in process, median of rounds: "
+        f"{report.median(ratios):.4f} (from {min(ratios):.4f} to {max(ratios):.4f}); the same in "
+        f"process twice (A/A): median {report.median(floor):.4f} (from {min(floor):.4f} to "
+        f"{max(floor):.4f}). First token later by {report.median(later):.2f} ms (median; at most "
+        f"{max(later):.2f} ms).\n\n{state}"
+    )
+    report.publish(
+        save or "serve-overhead", text, {"state": state, "rounds": rounds}, save=bool(save)
+    )
+
+
+if __name__ == "__main__":
+    main()

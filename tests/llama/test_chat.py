@@ -83,3 +83,26 @@ def test_whatever_a_template_does_ends_in_a_model_error(source: str) -> None:
 def test_malformed_messages_are_refused(messages: list[dict[str, object]]) -> None:
     with pytest.raises(ConfigError):
         template(CHATML).render(messages)
+
+
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+
+
+def test_tools_and_variables_reach_a_template_that_knows_them() -> None:
+    source = "{{ tools | tojson }} {{ effort }}{% if add_generation_prompt %}!{% endif %}"
+    found = template(source)
+    assert {"tools", "effort"} <= found.variables
+    text = found.render(HELLO, tools=TOOLS, variables={"effort": "high"})
+    assert text == '[{"type": "function", "function": {"name": "f"}}] high!'
+
+
+def test_tools_for_a_template_that_knows_none_are_refused() -> None:
+    with pytest.raises(ConfigError, match="knows no tools"):
+        template(CHATML).render(HELLO, tools=TOOLS)
+    assert template(CHATML).render(HELLO, variables={"unknown": 1})
+
+
+@pytest.mark.parametrize("name", ["messages", "tools", "enable_thinking", "bos_token"])
+def test_variables_do_not_replace_what_a_template_is_given(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        template(CHATML).render(HELLO, variables={name: "x"})

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import moestream
-from moestream.cli import archs, bench, chat, inspect, plan, plot, pull, run, trace
+from moestream.cli import archs, bench, chat, inspect, plan, plot, pull, run, serve, trace
 from moestream.cli.default_verb import OrderedGroup
 from moestream.cli.failure import EXIT_OK, fail
 
@@ -45,7 +45,8 @@ def _root(
 
 
 for _function in (
-    run.run, chat.chat, inspect.inspect, plan.plan, pull.pull, archs.archs, trace.trace, plot.plot,
+    run.run, chat.chat, serve.serve, inspect.inspect, plan.plan, pull.pull, archs.archs,
+    trace.trace, plot.plot,
 ):  # fmt: skip
     app.command()(_function)
 app.add_typer(bench.bench)

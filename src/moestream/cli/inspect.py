@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moestream.cli.console import table, write_json
 from moestream.cli.expand import verb
 from moestream.cli.options import JsonOption, ModelArgument
+from moestream.models.as_json import inspect_as_json
 from moestream.models.inspect import ModelReport, inspect_model
 from moestream.models.locate import locate_model
 
@@ -18,7 +17,7 @@ def inspect(model: ModelArgument, json: JsonOption = False) -> None:
     """Show architecture, layers, experts, sizes and types, from the header alone."""
     report = inspect_model(locate_model(model))
     if json:
-        write_json(as_json(report))
+        write_json(inspect_as_json(report))
         return
     table(_facts(report))
     table(
@@ -97,50 +96,3 @@ def _nextn(report: ModelReport) -> str:
     if nextn.missing:
         return f"claimed, but tensors are missing: {', '.join(nextn.missing)}"
     return f"yes, {nextn.claimed_layers} layer{'s' if nextn.claimed_layers > 1 else ''}"
-
-
-def as_json(report: ModelReport) -> dict[str, Any]:
-    """The report as plain JSON types; sizes in bytes."""
-    experts = report.experts
-    return {
-        "name": report.name,
-        "architecture": report.architecture,
-        "files": [{"path": str(shard.path), "bytes": shard.size} for shard in report.shards],
-        "file_bytes": report.file_bytes,
-        "n_parameters": report.n_parameters,
-        "n_tensors": report.n_tensors,
-        "n_layer": report.n_layer,
-        "context_length": report.context_length,
-        "embedding_length": report.embedding_length,
-        "vocabulary": report.vocabulary,
-        "has_chat_template": report.has_chat_template,
-        "nextn": {
-            "claimed_layers": report.nextn.claimed_layers,
-            "usable": report.nextn.usable,
-            "missing": list(report.nextn.missing),
-        },
-        "streamable": experts is not None,
-        "not_streamable": report.not_streamable,
-        "dense_bytes": report.dense_bytes,
-        "experts": None
-        if experts is None
-        else {
-            "n_expert": experts.n_expert,
-            "n_expert_used": experts.n_expert_used,
-            "moe_layers": list(experts.moe_layers),
-            "total_bytes": experts.total_bytes,
-            "expert_bytes_min": experts.expert_bytes_min,
-            "expert_bytes_max": experts.expert_bytes_max,
-            "layer_demand_bytes": experts.layer_demand_bytes,
-            "token_demand_bytes": experts.token_demand_bytes,
-        },
-        "types": [
-            {
-                "type": share.type,
-                "tensors": share.tensors,
-                "dense_bytes": share.dense_bytes,
-                "expert_bytes": share.expert_bytes,
-            }
-            for share in report.types
-        ],
-    }

@@ -20,6 +20,7 @@ from moestream.config import (
     SpeculationConfig,
     StreamingConfig,
 )
+from moestream.settings import HELP
 
 __all__ = [
     "EngineOptions",
@@ -113,7 +114,7 @@ class ShapeOptions:
             "--threads",
             "-t",
             metavar="N|auto",
-            help="Compute threads; auto measures at load and takes the fastest.",
+            help=HELP["threads"],
             panel=COMPUTE_PANEL,
             callback=_number_or_auto("a number", 1),
         ),
@@ -124,7 +125,7 @@ class ShapeOptions:
             "--ctx",
             "-c",
             metavar="N",
-            help="Context window in tokens; by default the smaller of the model's and 4096.",
+            help=HELP["n_ctx"],
             panel=COMPUTE_PANEL,
         ),
     ] = None
@@ -133,7 +134,7 @@ class ShapeOptions:
         option(
             "--ubatch",
             metavar="N",
-            help="Prompt tokens per step; by default as many as the expert memory holds.",
+            help=HELP["n_ubatch"],
             panel=COMPUTE_PANEL,
         ),
     ] = None
@@ -142,7 +143,7 @@ class ShapeOptions:
         option(
             "--cache-ceil-mb",
             metavar="N",
-            help="Upper bound in MiB for an auto cache.",
+            help=HELP["cache_ceil_mb"],
             panel=STREAM_PANEL,
         ),
     ] = _STREAMING.cache_ceil_mb
@@ -151,7 +152,7 @@ class ShapeOptions:
         option(
             "--n-expert-used",
             metavar="K",
-            help="Experts per token and layer, instead of the model's own top-k.",
+            help=HELP["n_expert_used"],
             panel=LOSSY_PANEL,
         ),
     ] = None
@@ -170,8 +171,7 @@ class StreamingOptions(ShapeOptions):
         bool | None,
         option(
             "--moe-stream/--no-moe-stream",
-            help="Read experts from disk as they are routed, or keep all in memory. Without "
-            "either: stream whatever can be streamed.",
+            help=HELP["moe_stream"],
             panel=STREAM_PANEL,
             show_default=False,
         ),
@@ -181,21 +181,20 @@ class StreamingOptions(ShapeOptions):
         option(
             "--cache-mb",
             metavar="N|auto",
-            help="Memory for experts in MiB: auto sizes it once from what is available, 0 keeps "
-            "nothing from one layer to the next.",
+            help=HELP["cache_mb"],
             panel=STREAM_PANEL,
             callback=_number_or_auto("a size in MiB", 0),
         ),
     ] = str(_STREAMING.cache_mb)
     io_threads: Annotated[
         int,
-        option("--io-threads", metavar="N", help="Parallel read lanes.", panel=STREAM_PANEL),
+        option("--io-threads", metavar="N", help=HELP["io_threads"], panel=STREAM_PANEL),
     ] = _STREAMING.io_threads
     odirect: Annotated[
         bool,
         option(
             "--odirect/--no-odirect",
-            help="Read past the page cache; falls back where the filesystem refuses it.",
+            help=HELP["o_direct"],
             panel=STREAM_PANEL,
         ),
     ] = _STREAMING.o_direct
@@ -203,7 +202,7 @@ class StreamingOptions(ShapeOptions):
         bool | None,
         option(
             "--overlap/--no-overlap",
-            help="Compute while reading. Without either: wherever the platform can.",
+            help=HELP["overlap"],
             panel=STREAM_PANEL,
             show_default=False,
         ),
@@ -213,8 +212,7 @@ class StreamingOptions(ShapeOptions):
         option(
             "--dense-weights",
             metavar="mmap|warm|anon",
-            help="Non-expert weights: left mapped, mapped and read once, or read once into "
-            "anonymous memory.",
+            help=HELP["dense_weights"],
             panel=STREAM_PANEL,
         ),
     ] = _STREAMING.dense_weights
@@ -222,7 +220,7 @@ class StreamingOptions(ShapeOptions):
         bool,
         option(
             "--repack/--no-repack",
-            help="Rearrange dense weights for llama.cpp's faster kernels (needs anon).",
+            help=HELP["repack"],
             panel=STREAM_PANEL,
         ),
     ] = _STREAMING.repack
@@ -231,7 +229,7 @@ class StreamingOptions(ShapeOptions):
         option(
             "--prefetch",
             metavar="K",
-            help="Layers to read ahead on idle lanes, by the previous token's routing.",
+            help=HELP["prefetch"],
             panel=STREAM_PANEL,
         ),
     ] = _STREAMING.prefetch
@@ -240,8 +238,7 @@ class StreamingOptions(ShapeOptions):
         option(
             "--drop-cold-experts",
             metavar="F",
-            help="Lossy: skip a routed expert that is not cached and weighs less than F/top-k "
-            "(0 to 1, 0 is off).",
+            help=HELP["drop_cold_experts"],
             panel=LOSSY_PANEL,
         ),
     ] = _STREAMING.drop_cold_experts
@@ -249,7 +246,7 @@ class StreamingOptions(ShapeOptions):
         bool,
         option(
             "--drop-in-prefill/--no-drop-in-prefill",
-            help="Lossy: drop cold experts in the prompt as well.",
+            help=HELP["drop_in_prefill"],
             panel=LOSSY_PANEL,
         ),
     ] = _STREAMING.drop_in_prefill

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from moestream.cli.console import note, status, table, write_json, write_text
 from moestream.cli.declare import option
@@ -12,6 +11,7 @@ from moestream.cli.inspect import mib
 from moestream.cli.options import JsonOption, ModelArgument, ShapeOptions
 from moestream.cli.speculation import SpeculationOptions
 from moestream.config import EngineConfig, StreamingConfig
+from moestream.models.as_json import plan_as_json
 from moestream.models.estimate import NEIGHBOUR_OVERLAP
 from moestream.models.locate import locate_model
 from moestream.models.plan import PlanReport, plan_model
@@ -63,7 +63,7 @@ def plan(
     for text in report.notes:
         note(f"note: {text}")
     if json:
-        write_json(as_json(report))
+        write_json(plan_as_json(report))
         return
     _print(report)
 
@@ -163,43 +163,3 @@ def _reasoning(report: PlanReport) -> list[str]:
 
 def _rate(tokens_per_s: float) -> str:
     return f"{tokens_per_s:.0f}" if tokens_per_s >= 100 else f"{tokens_per_s:.2f}"
-
-
-def as_json(report: PlanReport) -> dict[str, Any]:
-    """The report as plain JSON types; sizes in bytes, rates in bytes a second."""
-    disk, speed = report.disk, report.speed
-    return {
-        "architecture": report.architecture,
-        "verdict": report.verdict,
-        "files": [str(path) for path in report.paths],
-        "file_bytes": report.file_bytes,
-        "n_ctx": report.n_ctx,
-        "threads": report.threads,
-        "n_expert": report.n_expert,
-        "n_expert_used": report.n_expert_used,
-        "memory": asdict(report.memory),
-        "used_bytes": {name: round(size) for name, size in report.used_bytes.items()},
-        "compute": {rate.type: round(rate.bytes_per_s) for rate in report.compute},
-        "disk": None
-        if disk is None
-        else {
-            "read_bytes": disk.read_bytes,
-            "direct": disk.direct,
-            "note": disk.note,
-            "rates": [
-                {"lanes": rate.lanes, "reads": rate.reads, "bytes_per_s": round(rate.bytes_per_s)}
-                for rate in disk.rates
-            ],
-        },
-        "estimate": None
-        if speed is None
-        else {
-            "hit_rate": [speed.hits.low, speed.hits.high],
-            "compute_s": speed.compute_s,
-            "io_s": [speed.io_s_low, speed.io_s_high],
-            "tok_s": [speed.tok_s_low, speed.tok_s_high],
-            "tok_s_resident": speed.tok_s_resident,
-            "tok_s_no_cache": speed.tok_s_no_cache,
-        },
-        "notes": list(report.notes),
-    }

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from moestream.cli.declare import option
-from moestream.config import MAX_DRAFT, DraftSourceName, SpeculationConfig
+from moestream.config import DraftSourceName, SpeculationConfig
 from moestream.errors import ConfigError
+from moestream.settings import HELP
 
 __all__ = ["SpeculationOptions"]
 
@@ -25,7 +26,7 @@ class SpeculationOptions:
         bool,
         option(
             "--mtp/--no-mtp",
-            help="Draft with the model's own multi-token-prediction head.",
+            help=HELP["mtp"],
             panel=PANEL,
         ),
     ] = False
@@ -33,7 +34,7 @@ class SpeculationOptions:
         bool,
         option(
             "--ngram/--no-ngram",
-            help="Draft what followed the same words earlier in the conversation.",
+            help=HELP["ngram"],
             panel=PANEL,
         ),
     ] = False
@@ -42,7 +43,7 @@ class SpeculationOptions:
         option(
             "--draft",
             metavar="N",
-            help=f"Most tokens to draft a step, 1 to {MAX_DRAFT}; {_DEFAULT.draft} by default.",
+            help=HELP["draft"],
             panel=PANEL,
             show_default=False,
         ),
@@ -52,7 +53,7 @@ class SpeculationOptions:
         option(
             "--mtp-p-min",
             metavar="F",
-            help="Stop drafting where the head is less sure of its proposal than this (0 to 1).",
+            help=HELP["mtp_p_min"],
             panel=PANEL,
             show_default=False,
         ),
@@ -62,7 +63,7 @@ class SpeculationOptions:
         option(
             "--ngram-min-match",
             metavar="N",
-            help=f"Draft only where this many tokens match; {_DEFAULT.ngram_min_match} by default.",
+            help=HELP["ngram_min_match"],
             panel=PANEL,
             show_default=False,
         ),

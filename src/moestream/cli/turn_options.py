@@ -9,6 +9,7 @@ from moestream.cli.declare import option
 from moestream.cli.options import MODEL_PANEL
 from moestream.config import SamplingConfig
 from moestream.errors import ConfigError
+from moestream.settings import HELP
 
 __all__ = ["LimitOptions", "SamplingOptions", "TemplateOptions"]
 
@@ -23,14 +24,14 @@ class SamplingOptions:
 
     temp: Annotated[
         float,
-        option("--temp", metavar="F", help="Temperature; 0 is greedy.", panel=SAMPLING_PANEL),
+        option("--temp", metavar="F", help=HELP["temperature"], panel=SAMPLING_PANEL),
     ] = _SAMPLING.temperature
     top_k: Annotated[
         int,
         option(
             "--top-k",
             metavar="N",
-            help="Keep the N likeliest tokens; 0 is off.",
+            help=HELP["top_k"],
             panel=SAMPLING_PANEL,
         ),
     ] = _SAMPLING.top_k
@@ -39,7 +40,7 @@ class SamplingOptions:
         option(
             "--top-p",
             metavar="F",
-            help="Keep the likeliest tokens that sum to F; 1 is off.",
+            help=HELP["top_p"],
             panel=SAMPLING_PANEL,
         ),
     ] = _SAMPLING.top_p
@@ -48,7 +49,7 @@ class SamplingOptions:
         option(
             "--min-p",
             metavar="F",
-            help="Drop tokens below F times the likeliest; 0 is off.",
+            help=HELP["min_p"],
             panel=SAMPLING_PANEL,
         ),
     ] = _SAMPLING.min_p
@@ -57,7 +58,7 @@ class SamplingOptions:
         option(
             "--repeat-penalty",
             metavar="F",
-            help="Penalty on tokens seen lately; 1 is off.",
+            help=HELP["repeat_penalty"],
             panel=SAMPLING_PANEL,
         ),
     ] = _SAMPLING.repeat_penalty
@@ -66,7 +67,7 @@ class SamplingOptions:
         option(
             "--seed",
             metavar="N",
-            help="Seed of the sampler; by default a new one each time.",
+            help=HELP["seed"],
             panel=SAMPLING_PANEL,
         ),
     ] = _SAMPLING.seed
@@ -93,8 +94,7 @@ class LimitOptions:
             "--max-tokens",
             "-n",
             metavar="N",
-            help="Most tokens to generate; -1 goes on until the model stops or the context is "
-            "full.",
+            help=HELP["max_tokens"],
             panel=SAMPLING_PANEL,
         ),
     ] = 512
@@ -128,13 +128,13 @@ class TemplateOptions:
 
     system: Annotated[
         str | None,
-        option("--system", "-s", metavar="TEXT", help="System message.", panel=MODEL_PANEL),
+        option("--system", "-s", metavar="TEXT", help=HELP["system_prompt"], panel=MODEL_PANEL),
     ] = None
     enable_thinking: Annotated[
         bool,
         option(
             "--enable-thinking/--no-enable-thinking",
-            help="Let a model that reasons aloud do so; passed to chat templates that know it.",
+            help=HELP["enable_thinking"],
             panel=MODEL_PANEL,
         ),
     ] = True

@@ -17,7 +17,7 @@ from typing import Any
 from moestream.errors import DownloadError
 from moestream.models.reference import RepoFile
 
-__all__ = ["download_file", "partial_size", "repo_folder"]
+__all__ = ["discard_partial", "download_file", "partial_size", "repo_folder"]
 
 #: The hub serves larger files only in its own chunked protocol, which its client speaks.
 _MAX_PLAIN_SIZE = 50 * 10**9
@@ -38,6 +38,20 @@ def partial_size(cache_dir: Path, repo: str, file: RepoFile) -> int:
         return min(_partial_path(blob).stat().st_size, file.size)
     except OSError:
         return 0
+
+
+def discard_partial(cache_dir: Path, repo: str, file: RepoFile) -> None:
+    """Delete what an interrupted download of ``file`` has left; nothing happens if there is none.
+
+    Raises:
+        DownloadError: another process is pulling it.
+    """
+    if file.digest is not None:
+        blob = repo_folder(cache_dir, repo) / "blobs" / file.digest
+        partial = _partial_path(blob)
+        if partial.exists():
+            with _only_one(cache_dir, blob, file):
+                partial.unlink(missing_ok=True)
 
 
 def download_file(

@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 import { buildRecord } from "./plugins/build-record.ts";
 import { serviceWorker } from "./plugins/service-worker.ts";
 
-const api = process.env["MOESTREAM_URL"] ?? "http://127.0.0.1:8099";
+const api = process.env["MOESTREAM_URL"] ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
   plugins: [react(), serviceWorker(), buildRecord()],

@@ -128,3 +128,13 @@ def test_the_theme_is_the_systems_until_somebody_chooses(app: App, new_page: New
     assert page.evaluate(ground) == light
     page.locator(".setting").get_by_role("radio", name="As the system").check()
     assert page.evaluate(ground) == dark
+
+
+def test_drafts_that_a_temperature_rules_out_are_said_to_be(app: App, new_page: NewPage) -> None:
+    app.settings(draft_source="ngram", temperature=0.7)
+    page = new_page(f"{app.url}/#/settings")
+    page.get_by_text("answers are written without drafts").wait_for()
+    app.settings(temperature=0.0)
+    page.reload()
+    page.get_by_role("radio", name="N-gram").wait_for()
+    assert page.get_by_text("answers are written without drafts").count() == 0

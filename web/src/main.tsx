@@ -40,6 +40,14 @@ createRoot(root).render(
   </StrictMode>,
 );
 
+// The server has been updated, and a part of the app that this page wants is not there any more.
+window.addEventListener("vite:preloadError", () => {
+  const last = Number(sessionStorage.getItem("moestream.reloaded") ?? 0);
+  if (connection.get() !== "open" || Date.now() - last < 60_000) return;
+  sessionStorage.setItem("moestream.reloaded", String(Date.now()));
+  window.location.reload();
+});
+
 if (import.meta.env.PROD && "serviceWorker" in navigator) {
   window.addEventListener("load", () => {
     navigator.serviceWorker.register("/sw.js").catch(() => undefined); // needs https or localhost

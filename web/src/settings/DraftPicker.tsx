@@ -50,6 +50,9 @@ export function DraftPicker(props: { setting: SettingSchema; values: SettingValu
       />
       <p className="draft-says">
         {helpOf(value)}
+        {value !== "none" && Number(values["temperature"]) > 0 && (
+          <> The temperature is {number(Number(values["temperature"]))}: answers are written without drafts, which need a temperature of 0.</>
+        )}
         {headless && value !== "mtp" && " The model that is loaded has no MTP head."}
       </p>
       <LastAnswer />

@@ -4,7 +4,7 @@ import { Suspense, lazy, useEffect, useRef, useState } from "react";
 
 import { ChatPage } from "../chat/ChatPage";
 import { ConversationList } from "../chat/ConversationList";
-import { type Route, useRoute } from "../lib/route";
+import { type Route, hrefOf, useRoute } from "../lib/route";
 import { useStore } from "../lib/store";
 import { conversations } from "../state/chat";
 import { Dialog } from "../ui/Dialog";
@@ -14,6 +14,7 @@ import { ConfirmHost } from "../ui/confirm";
 import { NoticeHost } from "../ui/notices";
 import { Spinner } from "../ui/parts";
 import { Banner } from "./Banner";
+import { Boundary } from "./Boundary";
 import { EngineStatus } from "./EngineStatus";
 import { KeyPrompt } from "./KeyPrompt";
 import { Navigation } from "./Navigation";
@@ -61,9 +62,11 @@ export function App() {
         <TopBar route={route} title={title} />
         <main ref={main} id="main" tabIndex={-1}>
           <Banner told={route.page === "models" || (route.page === "chat" && route.id === null)} />
-          <Suspense fallback={<div className="centred"><Spinner label="Loading…" /></div>}>
-            <Content route={route} />
-          </Suspense>
+          <Boundary place={hrefOf(route)}>
+            <Suspense fallback={<div className="centred"><Spinner label="Loading…" /></div>}>
+              <Content route={route} />
+            </Suspense>
+          </Boundary>
         </main>
         <Navigation current={route.page} className="tab-bar" />
       </div>

@@ -1,7 +1,7 @@
 // Keeps the shell of the app (HTML, scripts, styles, icons) so that it opens without network and
 // can say that the server is away. Answers of the API are never stored.
-const VERSION = "fda3d5aa7eed61fd";
-const SHELL = ["/","/assets/ComparePage-BRDeXi-l.js","/assets/Key-CcywWLbH.js","/assets/ModelsPage-C6Zl9RgF.js","/assets/RunPage-CmkRyszF.js","/assets/RunsPage-IbUh-aKX.js","/assets/SettingsPage-2powIoMy.js","/assets/charts-BJrTeUx3.js","/assets/files-DL7N_C9t.js","/assets/highlight-2Pd0lj3h.js","/assets/index-ChAS64-T.css","/assets/index-DpsRSyXj.js","/assets/useLoad-Ca0sO6Wy.js","/icon-192.png","/icon-512.png","/icon-maskable-512.png","/icon.svg","/manifest.webmanifest","/theme.js"];
+const VERSION = "7b92d5a7e9161828";
+const SHELL = ["/","/assets/ComparePage-C3PIHnu4.js","/assets/Key-aYfJtlCl.js","/assets/ModelsPage-Bq6S3J16.js","/assets/RunPage-BffeuB-c.js","/assets/RunsPage-DsDNXnbc.js","/assets/SettingsPage-D4QBjoN-.js","/assets/charts-BLm7XYgh.js","/assets/files-B4md8HNM.js","/assets/highlight-ql0yxG58.js","/assets/index-ChAS64-T.css","/assets/index-DsJ5r8G3.js","/assets/useLoad-DCFH2XmM.js","/icon-192.png","/icon-512.png","/icon-maskable-512.png","/icon.svg","/manifest.webmanifest","/theme.js"];
 const CACHE = `moestream-shell-${VERSION}`;
 
 self.addEventListener("install", (event) => {

@@ -187,10 +187,12 @@ def _memory_share(ray: Any, arguments: ReplicaArguments) -> int:
     """
     if arguments.memory_mb is not None:
         return arguments.memory_mb * _MIB
+    from moestream.deploy.shares import memory_share
+
     here = ray.get_runtime_context().get_node_id()
     for node in ray.nodes():
         if node["NodeID"] == here and node["Resources"].get("memory"):
-            return int(node["Resources"]["memory"]) // arguments.per_node
+            return memory_share(int(node["Resources"]["memory"]), per_node=arguments.per_node)
     raise ConfigError(
         "Ray does not say how much memory this machine has for its workers; say how much a "
         "replica may take with memory_mb"

@@ -15,10 +15,11 @@ from moestream.errors import MemoryBudgetError, UnsupportedModelError
 from moestream.gguf import read_model
 from moestream.models.locate import locate_model
 from moestream.models.plan import memory_plan
+from moestream.streaming.budget import usable_memory
 from moestream.streaming.layout import expert_layout
 from moestream.telemetry.system import MemoryState
 
-__all__ = ["CpuShare", "cpu_share", "within_share"]
+__all__ = ["CpuShare", "cpu_share", "memory_share", "within_share"]
 
 _MIB: Final = 2**20
 _DEFAULT_N_CTX: Final = 4096
@@ -53,6 +54,17 @@ def cpu_share(*, cores: int, per_node: int, threads: int | None) -> CpuShare:
     if each >= 1:
         return CpuShare(float(each), each)
     return CpuShare(max(floor(100 * cores / per_node) / 100, 0.01), 1)
+
+
+def memory_share(machine_bytes: int, *, per_node: int) -> int:
+    """Bytes for each of several replicas, after what an ``auto`` cache leaves of a machine.
+
+    Args:
+        machine_bytes: what the replicas' machine has for all of them.
+        per_node: how many they are at most.
+    """
+    state = MemoryState(machine_bytes, machine_bytes, None, None)
+    return usable_memory(state, reserved=0).bytes // per_node
 
 
 def within_share(config: EngineConfig, share: int, *, server_bytes: int) -> EngineConfig:

@@ -116,7 +116,8 @@ def _named(key: str, preamble: Mapping[str, str]) -> str:
         value = f"auto {value}"
     if key == "cache_mb" and value == "0":
         return "no cache"
-    return _NAMES[key].format(value)
+    name = _NAMES[key].format(value)
+    return name.removesuffix("s") if value == "1" and name.startswith("1 ") else name
 
 
 def _short(value: str) -> str:

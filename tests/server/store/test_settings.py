@@ -91,7 +91,7 @@ def test_the_command_line_wins(database: Database) -> None:
     assert settings.values["draft"] == 2
     assert settings.values["io_threads"] == 3
     assert settings.values["temperature"] == 0.5
-    assert "set on the command line: draft_source, draft, io_threads" in settings.notices
+    assert "set on the command line: Draft source, Draft width, Read lanes" in settings.notices
     # It is above what is stored, not in its place.
     assert StoredSettings(database, EngineConfig()).values["io_threads"] == 4
 

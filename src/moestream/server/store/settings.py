@@ -78,7 +78,8 @@ class StoredSettings:
         except SettingError as error:
             self.notices.append(f"the stored settings contradict the command line: {error}")
             values = check_values(given, defaults(), self.base)
-        self.notices.append(f"set on the command line: {', '.join(given)}")
+        labels = (BY_KEY[key].label for key in given)
+        self.notices.append(f"set on the command line: {', '.join(labels)}")
         return values
 
     def _read(self) -> dict[str, Any]:

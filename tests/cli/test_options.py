@@ -16,7 +16,7 @@ from moestream.config import EngineConfig, SamplingConfig, SpeculationConfig, St
 from moestream.errors import ConfigError
 from tests.cli.conftest import Cli
 
-VERBS = ("run", "chat", "inspect", "plan", "pull", "archs", "trace", "plot", "bench")
+VERBS = ("run", "chat", "serve", "inspect", "plan", "pull", "archs", "trace", "plot", "bench")
 
 
 def parameters() -> Iterator[tuple[str, Any]]:

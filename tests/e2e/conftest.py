@@ -31,9 +31,9 @@ def chromium() -> str | None:
     return named or next((path for name in names if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """Chromium, once for all tests."""
+    """Chromium, once for all tests of this folder: its driver runs an event loop in this thread."""
     pytest.importorskip("fastapi", reason="no server: pip install 'moestream[serve]'")
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="no playwright: pip install 'moestream[e2e]'"

@@ -6,13 +6,16 @@ Every round generates one text three times: in this process, streamed from a `mo
 the same settings, and in this process again; the two in between themselves are the noise floor.
 What a token costs is the time from the first to the last as the reader sees them; the first token
 counts from the call, with a prompt that neither side holds in its context. Rounds take turns
-between `/v1/chat/completions` and `/v1/completions`.
+between `/v1/chat/completions` and `/v1/completions`. A round in which other programs took more than
+a tenth of a core is listed and does not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import random
 import signal
 import socket
 import statistics
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks import report
@@ -28,6 +32,9 @@ from benchmarks.texts import PROSE
 from moestream import EngineConfig, Session
 
 LEAST_TOKENS = 100
+#: Cores that other programs may take while a round counts.
+MOST_FOREIGN = 0.1
+RESAMPLES = 2000
 
 SUBJECTS = ("the sea", "a boy", "the king", "the house", "the river", "the fire")
 
@@ -63,6 +70,7 @@ def main() -> None:
         for index in range(args.rounds):
             kind = ("chat", "text")[index % 2]
             prompt = prompt_of(kind, index // 2)
+            foreign = Foreign(server.pids())
             before = in_process(session, kind, prompt, args.tokens)
             over_http = server.run(kind, prompt, args.tokens)
             session.reset()  # so that the prompt is evaluated again
@@ -73,6 +81,7 @@ def main() -> None:
                 {
                     "kind": kind,
                     "tokens": before.tokens,
+                    "foreign_cores": foreign.cores(),
                     "before": [before.first_ms, before.token_ms],
                     "http": [over_http.first_ms, over_http.token_ms],
                     "after": [after.first_ms, after.token_ms],
@@ -104,6 +113,31 @@ def in_process(session: Session, kind: str, prompt: str, tokens: int) -> Run:
 
 def _run(text: str, tokens: int, started: float, first: float, last: float) -> Run:
     return Run(text, tokens, 1e3 * (first - started), 1e3 * (last - first) / max(tokens - 1, 1))
+
+
+class Foreign:
+    """Cores that programs other than these took since then."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids = [os.getpid(), *pids]
+        self._began = time.perf_counter()
+        self._all, self._own = self._read()
+
+    def cores(self) -> float:
+        everything, own = self._read()
+        seconds = time.perf_counter() - self._began
+        return max(everything - self._all - (own - self._own), 0.0) / seconds
+
+    def _read(self) -> tuple[float, float]:
+        """Busy seconds of the machine (what the hypervisor took included), and of these."""
+        tick = os.sysconf("SC_CLK_TCK")
+        columns = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        idle = columns[3] + columns[4]
+        own = 0
+        for pid in self._pids:
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            own += int(words[11]) + int(words[12])
+        return (sum(columns) - idle) / tick, own / tick
 
 
 class Server:
@@ -138,6 +172,12 @@ class Server:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
         self._folder.cleanup()
+
+    def pids(self) -> list[int]:
+        """The server and its engine."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [pid, *(int(child) for child in children.split())]
 
     def run(self, kind: str, prompt: str, tokens: int) -> Run:
         body: dict[str, Any] = {
@@ -208,13 +248,21 @@ def publish(rounds: list[dict[str, Any]], state: dict[str, Any], save: str | Non
     header = [
         "round", "API", "tokens", "in process ms/token", "HTTP ms/token", "HTTP / in process",
         "in process again (A/A)", "first token in process ms", "first token HTTP ms",
+        "other programs, cores",
     ]  # fmt: skip
     rows: list[list[object]] = []
-    # A text that ends early says little about a token.
-    rounds = [each for each in rounds if each["tokens"] >= LEAST_TOKENS]
+    counted: list[dict[str, float]] = []
     for index, each in enumerate(rounds):
         own = statistics.mean((each["before"][1], each["after"][1]))
         first = statistics.mean((each["before"][0], each["after"][0]))
+        found = {
+            "ratio": each["http"][1] / own,
+            "floor": each["after"][1] / each["before"][1],
+            "later": each["http"][0] - first,
+        }
+        # A text that ends early says little about a token.
+        if each["tokens"] >= LEAST_TOKENS and each["foreign_cores"] <= MOST_FOREIGN:
+            counted.append(found)
         rows.append(
             [
                 index + 1,
@@ -222,26 +270,38 @@ def publish(rounds: list[dict[str, Any]], state: dict[str, Any], save: str | Non
                 each["tokens"],
                 own,
                 each["http"][1],
-                each["http"][1] / own,
-                each["after"][1] / each["before"][1],
+                found["ratio"],
+                found["floor"],
                 first,
                 each["http"][0],
+                each["foreign_cores"],
             ]
         )
-    ratios = [float(str(row[5])) for row in rows]
-    floor = [float(str(row[6])) for row in rows]
-    later = [float(str(row[8])) - float(str(row[7])) for row in rows]
     text = report.markdown(header, rows)
-    text += (
-        f"\n\nTime per token over HTTP / in process, median of rounds: "
-        f"{report.median(ratios):.4f} (from {min(ratios):.4f} to {max(ratios):.4f}); the same in "
-        f"process twice (A/A): median {report.median(floor):.4f} (from {min(floor):.4f} to "
-        f"{max(floor):.4f}). First token later by {report.median(later):.2f} ms (median; at most "
-        f"{max(later):.2f} ms).\n\n{state}"
-    )
+    text += f"\n\n{len(counted)} of {len(rounds)} rounds count.\n\n"
+    if counted:
+        text += "\n".join(
+            f"- {words}: {spread([each[name] for each in counted])}"
+            for name, words in (
+                ("ratio", "time per token over HTTP / in process"),
+                ("floor", "in process twice (A/A), the noise floor"),
+                ("later", "first token later by, in ms"),
+            )
+        )
+    text += f"\n\n{state}"
     report.publish(
         save or "serve-overhead", text, {"state": state, "rounds": rounds}, save=bool(save)
     )
+
+
+def spread(values: list[float]) -> str:
+    """Median, with the interval that holds it 95 times in 100, by resampling."""
+    rng = random.Random(0)
+    medians = sorted(
+        statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES)
+    )
+    low, high = medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+    return f"median {statistics.median(values):.4f} (95 % interval {low:.4f} to {high:.4f})"
 
 
 if __name__ == "__main__":

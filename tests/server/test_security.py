@@ -108,6 +108,9 @@ def test_the_name_by_which_it_is_called(settings: ServerConfig, host: str, statu
         (LOCAL, "http://127.0.0.1:9999", 403),
         (LOCAL, "https://evil.example", 403),
         (LOCAL, "null", 403),
+        (LOCAL, "http://[", 403),
+        (LOCAL, "//127.0.0.1:8080", 403),
+        (LOCAL, "http://127.0.0.1:8080#x", 403),
         (config(cors_origins=("https://good.example",)), "https://good.example", 200),
         (config(cors_origins=("https://good.example",)), "https://evil.example", 403),
         (config(cors_origins=("*",)), "https://evil.example", 200),
@@ -183,6 +186,7 @@ def test_what_is_local() -> None:
         ({"api_keys": ("a b",)}, "API key"),
         ({"api_keys": ("clé",)}, "API key"),
         ({"cors_origins": ("example.org",)}, "origin"),
+        ({"cors_origins": ("http://[",)}, "origin"),
         ({"cors_origins": ("https://example.org/x",)}, "origin"),
     ],
 )

@@ -13,6 +13,14 @@ from moestream.errors import ConfigError
 __all__ = ["ServerConfig", "default_data_dir", "is_loopback"]
 
 
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc and not parts.path)
+
+
 def default_data_dir() -> Path:
     """Where conversations and recorded runs are kept unless told otherwise."""
     home = os.environ.get("XDG_DATA_HOME", "")
@@ -86,8 +94,7 @@ class ServerConfig:
                     "an API key must be printable ASCII without spaces, for it travels in a header"
                 )
         for origin in self.cors_origins:
-            parts = urlsplit(origin)
-            if origin != "*" and (not parts.scheme or not parts.netloc or parts.path):
+            if origin != "*" and not _is_origin(origin):
                 raise ConfigError(
                     f"{origin!r} is no origin; give scheme and host, such as https://example.org"
                 )

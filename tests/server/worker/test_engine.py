@@ -243,6 +243,25 @@ def test_a_killed_engine_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     assert line.levelname == "ERROR"
 
 
+def test_a_crash_while_an_unload_waits_starts_nothing() -> None:
+    async def main() -> None:
+        async with engine() as client:
+            answering = asyncio.create_task(failure(turn(client, prompt="x", max_tokens=400)))
+            await until(lambda: client.queue.running, "the turn runs")
+            pid = client.worker_pid
+            assert pid is not None
+            unloading = asyncio.create_task(client.unload())
+            await asyncio.sleep(0)
+            os.kill(pid, signal.SIGKILL)
+            assert isinstance(await answering, EngineUnavailableError)
+            await unloading
+            assert client.state == EngineState()
+            assert client._restarts is None
+            assert client.worker_pid is None
+
+    run(main())
+
+
 def test_an_engine_that_keeps_dying_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_BACKOFF", (0.0,))
     monkeypatch.setattr(client_module, "_MOST_CRASHES", 2)

@@ -75,6 +75,7 @@ class EngineClient:
         # One load, unload or restart at a time; a later one makes an earlier one give up.
         self._change = asyncio.Lock()
         self._epoch = 0
+        self._engine_epoch = 0
         self._launching: asyncio.Task[Engine] | None = None
         self._restarts: asyncio.Task[None] | None = None
         self._crashes = 0
@@ -282,7 +283,7 @@ class EngineClient:
             raise
         finally:
             self._launching = None
-        self._engine = engine
+        self._engine, self._engine_epoch = engine, epoch
         engine.worker.ended.add_done_callback(lambda ended: self._ended(engine, ended))
         self._set(
             EngineState(
@@ -315,7 +316,9 @@ class EngineClient:
         )
         if self._turn is not None:
             self._turn.fail(EngineCrashedError(f"{reason}; it is started again", retry_after=_SOON))
-        self._restarts = asyncio.create_task(self._restart(config, self._epoch))
+        # A load or unload that waits for the turn is the next change; the old model is not wanted.
+        if self._epoch == self._engine_epoch:
+            self._restarts = asyncio.create_task(self._restart(config, self._epoch))
 
     async def _restart(self, config: EngineConfig, epoch: int) -> None:
         async with self._change, self._queue.hold():
@@ -323,7 +326,7 @@ class EngineClient:
                 if self._crashes > _MOST_CRASHES:
                     reason = f"it crashed {self._crashes} times in a row: {self._state.error}"
                     return self._failed(reason, config)
-                await asyncio.sleep(_BACKOFF[min(self._crashes, len(_BACKOFF)) - 1])
+                await asyncio.sleep(_BACKOFF[min(max(self._crashes, 1), len(_BACKOFF)) - 1])
                 try:
                     return await self._launch(config, epoch)
                 except EngineCrashedError as error:

@@ -55,6 +55,8 @@ class Gate:
             key = self._check_key(scope, headers)
             self._check_length(headers)
         except ApiError as error:
+            if error.status == 413:
+                await _discard(receive, self._config.max_body_bytes)
             await error_response(error)(scope, receive, send)
             return
         peer = scope.get("client")
@@ -117,6 +119,15 @@ class Gate:
             raise ApiError(
                 _too_large(self._config.max_body_bytes), status=413, code="request_too_large"
             )
+
+
+async def _discard(receive: Receive, most: int) -> None:
+    """Take in a body that is too long, up to a point: who is still sending reads no answer."""
+    while most > 0:
+        message = await receive()
+        most -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return
 
 
 class _Counted:

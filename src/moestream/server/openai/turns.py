@@ -25,30 +25,23 @@ class Turns:
     def __init__(self, engine: EngineClient, requests: Sequence[TurnRequest]) -> None:
         """Nothing is asked for yet."""
         self._generations = [engine.generate(request) for request in requests]
-        self._first: TurnEvent | None = None
 
     async def begin(self) -> None:
-        """Wait until the engine has taken the first one.
+        """Wait until the engine has taken the first one, which is all its first event says.
 
         Raises:
             MoestreamError: it has not.
         """
-        self._first = await anext(self._generations[0])
+        await anext(self._generations[0])
 
     def events(self) -> list[AsyncIterator[TurnEvent]]:
-        """The events of each."""
-        return [self._events(index) for index in range(len(self._generations))]
+        """The further events of each."""
+        return list(self._generations)
 
     async def close(self) -> None:
         """End what runs."""
         for generation in self._generations:
             await generation.aclose()
-
-    async def _events(self, index: int) -> AsyncIterator[TurnEvent]:
-        if index == 0 and self._first is not None:
-            yield self._first
-        async for event in self._generations[index]:
-            yield event
 
 
 async def until_gone(receive: Receive) -> None:

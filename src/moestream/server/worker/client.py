@@ -206,7 +206,7 @@ class EngineClient:
             raise
         self.counters.queue_s.observe(monotonic() - arrived)
         try:
-            async for event in turn.events():
+            while (event := await turn.next()) is not None:
                 yield event
         finally:
             # The engine is free when it says so; nothing here may wait for that, for a task that
@@ -296,7 +296,7 @@ class EngineClient:
         if engine is not None:
             await engine.worker.stop(_STOP_SECONDS)
 
-    def _ended(self, engine: Engine, ended: asyncio.Task[str]) -> None:
+    def _ended(self, engine: Engine, ended: asyncio.Future[str]) -> None:
         """The process has ended; unless it was told to, that is a crash."""
         if self._engine is not engine or ended.cancelled():
             return

@@ -18,8 +18,8 @@ from moestream.server.worker.wire import encode
 
 __all__ = ["Outbox", "TokenSource"]
 
-#: Seconds between two messages with tokens: fifty a second still look like a flow.
-_PAUSE: Final = 0.02
+#: Seconds between two messages with tokens: forty a second still look like a flow.
+_PAUSE: Final = 0.025
 
 
 class TokenSource(Protocol):

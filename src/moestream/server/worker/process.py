@@ -16,21 +16,26 @@ __all__ = ["WorkerProcess"]
 
 _LOG: Final = logging.getLogger("moestream.server.engine")
 
-#: Longest message: a report with a long chat template, or thousands of tokens at once.
-_LINE_BYTES: Final = 1 << 26
+#: Seconds that pipes of a dead process may stay open: something it has started may hold them.
+_LEFT_OPEN_S: Final = 1.0
 
 
-class WorkerProcess:
-    """A child that opens one model. Its messages go to a handler, in the event loop's thread."""
+class WorkerProcess(asyncio.SubprocessProtocol):
+    """A child that opens one model. Its messages go to a handler, in the event loop's thread.
 
-    def __init__(self, process: asyncio.subprocess.Process, handler: Callable[[Message], None]):
+    Messages are handled where the event loop reads them, without streams and tasks in between: a
+    fast model sends forty a second, and the time they take is taken from its neighbour on the
+    processor, the decode.
+    """
+
+    def __init__(self, handler: Callable[[Message], None]) -> None:
         """Made by :meth:`start`."""
-        self._process = process
         self._handler = handler
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._begun = {1: b"", 2: b""}
         self._last_words = ""
-        self._expected = False
-        #: Ends when the process has, with the reason in words.
-        self.ended: asyncio.Task[str] = asyncio.create_task(self._follow())
+        #: Done when the process has ended, with the reason in words.
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def start(cls, config: EngineConfig, handler: Callable[[Message], None]) -> WorkerProcess:
@@ -39,48 +44,37 @@ class WorkerProcess:
         Raises:
             OSError: it cannot be started.
         """
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "moestream.server.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=_LINE_BYTES,
+        worker = cls(handler)
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: worker, sys.executable, "-m", "moestream.server.worker"
         )
-        worker = cls(process, handler)
         worker.send(config_to_json(config))
         return worker
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended, as far as is known."""
-        return self._process.returncode is None
+        assert self._transport is not None
+        return self._transport.get_pid()
 
     def send(self, message: Message) -> None:
         """Send a message; to a process that has died it does nothing."""
-        stdin = self._process.stdin
-        assert stdin is not None
-        if not stdin.is_closing():
+        assert self._transport is not None
+        stdin = self._transport.get_pipe_transport(0)
+        if isinstance(stdin, asyncio.WriteTransport) and not stdin.is_closing():
             stdin.write(encode(message))
 
     def kill(self) -> None:
         """End it now."""
-        self._expected = True
-        if self.alive:
+        assert self._transport is not None
+        if self._transport.get_returncode() is None:
             try:
-                self._process.kill()
+                self._transport.kill()
             except ProcessLookupError:
                 return
 
     async def stop(self, timeout: float) -> None:
         """Ask it to end; kill it after ``timeout`` seconds."""
-        self._expected = True
         self.send({"t": "exit"})
         try:
             await asyncio.wait_for(asyncio.shield(self.ended), timeout)
@@ -88,43 +82,52 @@ class WorkerProcess:
             self.kill()
             await asyncio.shield(self.ended)
 
-    async def _follow(self) -> str:
-        stdout, stderr = self._process.stdout, self._process.stderr
-        assert stdout is not None
-        assert stderr is not None
-        complaints = asyncio.create_task(self._follow_stderr(stderr))
-        try:
-            while line := await stdout.readline():
-                try:
-                    message = decode(line)
-                except ValueError:
-                    break  # it died in the middle of a line
-                self._handle(message)
-        except ValueError:
-            _LOG.error("the engine sent a message beyond all measure; it is ended")
-        if self.alive and not stdout.at_eof():
-            self._process.kill()
-        code = await self._process.wait()
-        # A grandchild could keep the pipe open; nothing here waits for that.
-        await asyncio.wait({complaints}, timeout=1.0)
-        complaints.cancel()
-        stdin = self._process.stdin
-        if stdin is not None:
-            stdin.close()
-        return _reason(code, self._last_words)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The process has started."""
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
 
-    def _handle(self, message: Message) -> None:
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Whole lines are messages, or words for the log; the rest waits for its end."""
+        *lines, self._begun[fd] = (self._begun[fd] + data).split(b"\n")
+        take = self._take_message if fd == 1 else self._take_words
+        for line in lines:
+            take(line)
+
+    def process_exited(self) -> None:
+        """It has ended; what it has written may still be in the pipes."""
+        asyncio.get_running_loop().call_later(_LEFT_OPEN_S, self._end)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended, and everything is read."""
+        self._end()
+
+    def _end(self) -> None:
+        if self.ended.done():
+            return
+        assert self._transport is not None
+        self._take_words(self._begun[2])
+        code = self._transport.get_returncode()
+        self._transport.close()
+        self.ended.set_result(_reason(0 if code is None else code, self._last_words))
+
+    def _take_message(self, line: bytes) -> None:
+        try:
+            message = decode(line)
+        except ValueError:
+            _LOG.error("the engine sent what is no message; it is ended")
+            self.kill()
+            return
         try:
             self._handler(message)
         except Exception:
             _LOG.exception("a message of the engine could not be handled: %s", message.get("t"))
 
-    async def _follow_stderr(self, stream: asyncio.StreamReader) -> None:
-        while line := await stream.readline():
-            text = line.decode("utf-8", "replace").rstrip()
-            if text:
-                self._last_words = text
-                _LOG.warning("%s", text)
+    def _take_words(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip()
+        if text:
+            self._last_words = text
+            _LOG.warning("%s", text)
 
 
 def _reason(code: int, last_words: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
@@ -80,18 +80,20 @@ class Turn:
             "markers": () if self._dialect is None else self._dialect.markers,
         }
 
-    async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """The events as they come; the last is :class:`TurnDone`, or an error is raised."""
-        while True:
-            while self._events:
-                event = self._events.popleft()
-                yield event
-                if isinstance(event, TurnDone):
-                    return
+    async def next(self) -> TurnEvent | None:
+        """The next event; the last is :class:`TurnDone`, and ``None`` follows.
+
+        Raises:
+            MoestreamError: the turn has failed.
+        """
+        while not self._events:
             if self._error is not None:
                 raise self._error
+            if self.ended:
+                return None
             self._news.clear()
             await self._news.wait()
+        return self._events.popleft()
 
     def feed(self, message: Message) -> TokenDelta | None:
         """A message of the engine about this turn; the tokens in it."""

@@ -8,6 +8,10 @@ What a token costs is the time from the first to the last as the reader sees the
 counts from the call, with a prompt that neither side holds in its context. Rounds take turns
 between `/v1/chat/completions` and `/v1/completions`. A round in which other programs took more than
 a tenth of a core is listed and does not count.
+
+Beside it, the time that the decoding thread itself spent on the processor per token, prompt
+included: what the server's work takes from it through shared caches and cores is in there, what the
+scheduler gave to others is not, so it varies less.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ class Run:
     tokens: int
     first_ms: float
     token_ms: float
+    thread_ms: float
 
 
 def main() -> None:
@@ -82,9 +87,18 @@ def main() -> None:
                     "kind": kind,
                     "tokens": before.tokens,
                     "foreign_cores": foreign.cores(),
-                    "before": [before.first_ms, before.token_ms],
-                    "http": [over_http.first_ms, over_http.token_ms],
-                    "after": [after.first_ms, after.token_ms],
+                    **{
+                        name: {
+                            "first_ms": run.first_ms,
+                            "token_ms": run.token_ms,
+                            "thread_ms": run.thread_ms,
+                        }
+                        for name, run in (
+                            ("before", before),
+                            ("http", over_http),
+                            ("after", after),
+                        )
+                    },
                 }
             )
     publish(rounds, state, args.save)
@@ -97,6 +111,7 @@ def prompt_of(kind: str, index: int) -> str:
 
 
 def in_process(session: Session, kind: str, prompt: str, tokens: int) -> Run:
+    busy = thread_seconds(os.getpid())
     started = time.perf_counter()
     if kind == "chat":
         generation = session.chat([{"role": "user", "content": prompt}], max_tokens=tokens)
@@ -108,11 +123,24 @@ def in_process(session: Session, kind: str, prompt: str, tokens: int) -> Run:
         last = time.perf_counter()
         first = first or last
         text.append(event.text)
-    return _run("".join(text), len(text), started, first, last)
+    busy = thread_seconds(os.getpid()) - busy
+    return _run("".join(text), len(text), (started, first, last), busy)
 
 
-def _run(text: str, tokens: int, started: float, first: float, last: float) -> Run:
-    return Run(text, tokens, 1e3 * (first - started), 1e3 * (last - first) / max(tokens - 1, 1))
+def _run(text: str, tokens: int, times: tuple[float, float, float], busy: float) -> Run:
+    started, first, last = times
+    return Run(
+        text,
+        tokens,
+        1e3 * (first - started),
+        1e3 * (last - first) / max(tokens - 1, 1),
+        1e3 * busy / max(tokens, 1),
+    )
+
+
+def thread_seconds(pid: int) -> float:
+    """Processor time of the main thread of a process."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 class Foreign:
@@ -192,9 +220,12 @@ class Server:
             path = "/v1/completions"
             body["prompt"] = prompt
         data = json.dumps(body).encode()
+        engine = self.pids()[1]
+        busy = thread_seconds(engine)
         started = time.perf_counter()
         _, answer, arrivals = self._answer(b"POST", path, data)
-        return _read(answer, arrivals, started)
+        # The engine may still be putting its things in order, a matter of microseconds.
+        return _read(answer, arrivals, started, thread_seconds(engine) - busy)
 
     def _answer(
         self, method: bytes, path: str, body: bytes
@@ -223,7 +254,7 @@ class Server:
         return head, rest, [(size - shift, at) for size, at in arrivals]
 
 
-def _read(body: bytes, arrivals: list[tuple[int, float]], started: float) -> Run:
+def _read(body: bytes, arrivals: list[tuple[int, float]], started: float, busy: float) -> Run:
     """The text, the tokens, and when the first and the last piece of text had come."""
     text: list[str] = []
     first = last = 0.0
@@ -241,24 +272,26 @@ def _read(body: bytes, arrivals: list[tuple[int, float]], started: float) -> Run
                 last = next(when for size, when in arrivals if size >= end)
                 first = first or last
                 text.append(piece)
-    return _run("".join(text), tokens, started, first, last)
+    return _run("".join(text), tokens, (started, first, last), busy)
 
 
 def publish(rounds: list[dict[str, Any]], state: dict[str, Any], save: str | None) -> None:
     header = [
         "round", "API", "tokens", "in process ms/token", "HTTP ms/token", "HTTP / in process",
-        "in process again (A/A)", "first token in process ms", "first token HTTP ms",
-        "other programs, cores",
+        "in process again (A/A)", "decoding thread, HTTP / in process", "A/A of it",
+        "first token in process ms", "first token HTTP ms", "other programs, cores",
     ]  # fmt: skip
     rows: list[list[object]] = []
     counted: list[dict[str, float]] = []
     for index, each in enumerate(rounds):
-        own = statistics.mean((each["before"][1], each["after"][1]))
-        first = statistics.mean((each["before"][0], each["after"][0]))
+        before, over_http, after = each["before"], each["http"], each["after"]
+        own = {name: statistics.mean((before[name], after[name])) for name in before}
         found = {
-            "ratio": each["http"][1] / own,
-            "floor": each["after"][1] / each["before"][1],
-            "later": each["http"][0] - first,
+            "ratio": over_http["token_ms"] / own["token_ms"],
+            "floor": after["token_ms"] / before["token_ms"],
+            "thread": over_http["thread_ms"] / own["thread_ms"],
+            "thread floor": after["thread_ms"] / before["thread_ms"],
+            "later": over_http["first_ms"] - own["first_ms"],
         }
         # A text that ends early says little about a token.
         if each["tokens"] >= LEAST_TOKENS and each["foreign_cores"] <= MOST_FOREIGN:
@@ -268,12 +301,14 @@ def publish(rounds: list[dict[str, Any]], state: dict[str, Any], save: str | Non
                 index + 1,
                 each["kind"],
                 each["tokens"],
-                own,
-                each["http"][1],
+                own["token_ms"],
+                over_http["token_ms"],
                 found["ratio"],
                 found["floor"],
-                first,
-                each["http"][0],
+                found["thread"],
+                found["thread floor"],
+                own["first_ms"],
+                over_http["first_ms"],
                 each["foreign_cores"],
             ]
         )
@@ -285,6 +320,8 @@ def publish(rounds: list[dict[str, Any]], state: dict[str, Any], save: str | Non
             for name, words in (
                 ("ratio", "time per token over HTTP / in process"),
                 ("floor", "in process twice (A/A), the noise floor"),
+                ("thread", "processor time of the decoding thread per token, HTTP / in process"),
+                ("thread floor", "the same in process twice (A/A)"),
                 ("later", "first token later by, in ms"),
             )
         )

@@ -15,11 +15,6 @@ import argparse
 import asyncio
 import json
 import random
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.served import served
 
 DEADLINE_S = 60.0
 QUESTIONS = ("Hello", "Tell me a story.", "What is a list?", "Who was the king?")
@@ -55,18 +51,9 @@ def main() -> None:
     if not 1 <= args.clients <= 250:
         parser.error("between 1 and 250 clients")
     state = report.entry_state()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "moestream", "serve", "--model", args.model]
-        command += ["--port", str(port), "--data-dir", folder, "--threads", str(args.threads)]
-        command += ["--queue-limit", str(args.queue_limit)]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            tally = asyncio.run(load(args, process.pid, port))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
+    limits = ("--threads", str(args.threads), "--queue-limit", str(args.queue_limit))
+    with served(args.model, *limits) as (pid, port):
+        tally = asyncio.run(load(args, pid, port))
     publish(args, tally, state)
     bad = {name: n for name, n in tally.outcomes.items() if name not in ("answer", "429", "left")}
     if bad:
@@ -76,11 +63,8 @@ def main() -> None:
 async def load(args: argparse.Namespace, pid: int, port: int) -> Tally:
     tally = Tally()
     while True:
-        try:
-            if (await ask(port, "127.0.0.1", b"GET /health", b""))[0] == 200:
-                break
-        except OSError:
-            pass
+        if (await ask(port, "127.0.0.1", b"GET /health", b""))[0] == 200:
+            break
         await asyncio.sleep(0.1)
     end = time.monotonic() + args.seconds
     modest = [client(port, f"127.0.1.{i + 1}", end, tally, seed=i) for i in range(args.clients)]

@@ -20,18 +20,16 @@ import argparse
 import json
 import os
 import random
-import signal
 import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.served import served
 from benchmarks.texts import PROSE
 from moestream import EngineConfig, Session
 
@@ -172,40 +170,25 @@ class Server:
     """A server of its own, and the plainest of clients: a socket."""
 
     def __init__(self, model: str, threads: int) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        command = [sys.executable, "-m", "moestream", "serve", "--model", model]
-        command += ["--threads", str(threads), "--port", str(self._port)]
-        command += ["--data-dir", self._folder.name]
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        self._connection: socket.socket | None = None
+        self._stack = ExitStack()
+        self._pid, port = self._stack.enter_context(served(model, "--threads", str(threads)))
+        self._connection = self._stack.enter_context(socket.create_connection(("127.0.0.1", port)))
 
     def __enter__(self) -> Server:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                self._connection = socket.create_connection(("127.0.0.1", self._port))
-                if b" 200 " in self._answer(b"GET", "/health", b"")[0]:
-                    return self
-                self._connection.close()
-            except OSError:
-                pass
+        while b" 200 " not in self._answer(b"GET", "/health", b"")[0]:
+            if time.monotonic() > deadline:
+                raise SystemExit("the model is not ready")
             time.sleep(0.1)
-        raise SystemExit("the server did not start")
+        return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
-        self._folder.cleanup()
+        self._stack.close()
 
     def pids(self) -> list[int]:
         """The server and its engine."""
-        pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return [pid, *(int(child) for child in children.split())]
+        children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text()
+        return [self._pid, *(int(child) for child in children.split())]
 
     def run(self, kind: str, prompt: str, tokens: int) -> Run:
         body: dict[str, Any] = {
@@ -232,7 +215,6 @@ class Server:
     ) -> tuple[bytes, bytes, list[tuple[int, float]]]:
         """Headers, body as it is on the wire, and when how much of it had come."""
         connection = self._connection
-        assert connection is not None
         connection.sendall(
             b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%s" % (method, path.encode(), len(body), body)
